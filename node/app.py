@@ -81,9 +81,9 @@ class ClusterSide(Protocol):
 class Node:
     """One broker with its listeners. `await start()`, then `await stop()`; it cannot be started again.
 
-    cluster: None for a broker by itself.   mirroring_events: the store for them; None: one that lives as long as the
+    cluster: None for a node without one.   mirroring_events: the store for them; None: one that lives as long as the
     node.
-    observer: is told of events, beside the log.   on_failed: see `Persistence`.   on_held: see `Server`.
+    observer: gets events, in addition to the log.   on_failed: see `Persistence`.   on_held: see `Server`.
     """
 
     def __init__(

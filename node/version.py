@@ -8,7 +8,7 @@ from typing import Final
 
 VERSION: Final = "0.1.0"
 COMPATIBLE_VERSION: Final = "3.10.8"
-"""What clients are told by default, because some choose their behaviour by it (docs/differences.md,
+"""The version that clients get by default, because some choose their behaviour by it (docs/differences.md,
 "Connections and frames")."""
 
 NODE_MARK: Final = "urn:fluffle:node"

@@ -196,7 +196,7 @@ LAYERS: Final = {
         "spark_ops.jobs",
     ),
 }
-"""What each part of node/, cluster/ and spark_ops/ may import besides itself and `node.version`.
+"""What each part of node/, cluster/ and spark_ops/ may import besides itself, `node.version` and `node.override`.
 
 A broker and spark_ops share files and HTTP, no code.
 
@@ -383,11 +383,11 @@ def _module(path: Path) -> str:
 
 
 def _part(module: str) -> str | None:
-    """The layer that a module belongs to; None for `node` and `cluster` themselves and `node.version`."""
+    """The layer that a module belongs to; None for `node` and `cluster` themselves, and for what all layers share."""
     if module in ("node.__main__", "spark_ops.__main__"):
         return module.replace("__main__", "cli")
     name = ".".join(module.split(".")[:2])
-    return None if name in ("node", "node.version", "cluster", "spark_ops") else name
+    return None if name in ("node", "node.override", "node.version", "cluster", "spark_ops") else name
 
 
 def _tree(path: Path) -> ast.Module:

@@ -34,7 +34,7 @@ to know what the other has. A frame of a later view than ours waits for the view
 
 **Order.** Payloads of one origin come in their order, and those of different origins in an order that fits all: if
 an origin broadcast something after it had been delivered something else, it is so everywhere. This holds for
-repeated payloads too, since they are told in the order in which they came.
+repeated payloads too, since they are sent again in the order in which they came.
 
 The rules R1 to R11 are those of reliability §4.3, each in a method of its own. Links need no sessions: between two
 incarnations of nodes nothing is lost, and an incarnation that ended comes as a view.
@@ -71,11 +71,11 @@ class Member:
     view: the present one.   left, right: neighbours; itself if it is alone.
     origins: of each member of the view, the dead too.   is_active: it has a state; else it waits for one.
     counts: marks wait for this node's disk. True for synchronised members; the host sets it before it asks for that,
-        and waits until what was here by then is on disk: marks may have passed it.
+        and waits until the payloads of that time are on disk: marks may have passed them.
     pending_bytes: payloads that are kept until they are acknowledged.
     has_output, is_urgent: `flush` has something to do, something that should go now.
 
-    What waits is bounded by what origins leave unconfirmed: they must stop broadcasting while that is too much.
+    Waiting payloads are bounded by unconfirmed broadcasts: origins must stop broadcasting while these are too many.
     It is kept once, sent once in a flush, and may be held once while its view isn't here.
     """
 
@@ -99,7 +99,7 @@ class Member:
         self._news: dict[int, Origin] = {}  # of these origins it should hear
         self._early: list[_Early] = []
         self._least_edge = self._cut_edge = 0
-        self._cut: list[Item] = []  # of a catch-up on that edge, which goes on
+        self._cut: list[Item] = []  # the items so far of a catch-up on that edge
         self._proposed: dict[int, EraseMirror] = {}
         self._owes_catch_up = False
         self._is_alone = False
@@ -193,7 +193,7 @@ class Member:
         else:
             message = Activity(version, edge, self._gathered())
         self._forget_gathered()
-        if self.pending_bytes <= PART_MAX_BYTES:  # all that is told is pending
+        if self.pending_bytes <= PART_MAX_BYTES:  # everything in it is pending
             self._host.send(self.right, message)
             return
         for part in parts(message):

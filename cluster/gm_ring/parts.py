@@ -1,6 +1,6 @@
 """Split a member's message into messages of a bounded size, since one that is too large could not be sent.
 
-    Activity ─► several, each of which counts by itself
+    Activity ─► several, each of which counts alone
     CatchUp  ─► several, which count when the last one is there
 
 A member that took a part of a catch-up would know less than others think, and might have to answer for a dead one.
@@ -12,7 +12,7 @@ from typing import Final
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 
 PART_MAX_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of payloads in one message; a single larger payload goes by itself."""
+"""The most bytes of payloads in one message; a single larger payload has a message of its own."""
 
 
 def parts(message: Activity | CatchUp) -> Iterator[Activity | CatchUp]:

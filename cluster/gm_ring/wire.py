@@ -2,7 +2,7 @@
 
 member's message ─► encode_parcel ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
 
-To this layer payloads are bytes, which go on from neighbour to neighbour as they came.
+To this layer payloads are bytes, which pass from neighbour to neighbour unchanged.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def _parcel(raw: RawParcel) -> Parcel:
     if not (raw.uid and raw.sender and raw.receiver) or max(raw.sender, raw.receiver, version) >= _NUMBER_MAX:
         raise Malformed("a parcel of the ring has no address")
     if edge > version:
-        raise Malformed("a parcel of the ring is of an edge that isn't there yet")
+        raise Malformed("a parcel of the ring is of a later edge than its view")
     message: Message
     match raw.WhichOneof("message"):
         case "activity":
@@ -105,8 +105,8 @@ def _items(news: News) -> list[Item]:
     for raw in news.items:
         upto, payloads = raw.upto, list(raw.payloads)
         if not raw.origin or max(raw.origin, upto) >= _NUMBER_MAX:
-            raise Malformed("an item of the ring has numbers that cannot be")
+            raise Malformed("an item of the ring has impossible numbers")
         if len(payloads) > upto or raw.ack > upto or raw.mark > upto:
-            raise Malformed("an item of the ring tells of broadcasts that it doesn't count")
+            raise Malformed("an item of the ring has numbers that contradict each other")
         items.append(Item(raw.origin, upto - 1, payloads, raw.ack - 1, raw.mark - 1))
     return items

@@ -9,7 +9,7 @@ A node's lease comes only from an applied RenewLeases. Once an entry of a new le
 leaders renewed is applied here, too. So a node has no lease if it was not heard of for as long as a lease lasts
 since its lease was renewed last, as far as that was applied here. A node that is heard, but doesn't follow the new
 leader, is given as long from that first entry on. The leader waits again after it could not commit for a lease, or
-slept: its queue of what the others sent meanwhile is not read yet. Proof needs no wait.
+slept: it has not read yet what the others sent meanwhile. Proof needs no wait.
 
 Of two nodes without a link to each other one has to go: clients of one reach no queue of the other, and messages
 that the one has sent to the other's consumers wait for as long as both count as up. The node that is out comes back
@@ -57,7 +57,7 @@ class Leadership:
         self._commits_until_s = _NEVER_S
         """Until when this node may take itself for the leader: a lease after it proposed its last committed renewal."""
         self._proposed_s = _NEVER_S
-        """When this node proposed the last renewal."""
+        """The time at which this node proposed the last renewal."""
         self._is_answered = True
         """True if the last renewal was applied."""
         self._parted: dict[tuple[str, str], float] = {}

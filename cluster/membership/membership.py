@@ -265,7 +265,9 @@ class Membership:
 
     @property
     def _paused_until_s(self) -> float:
-        """When a pause ends the incarnation: its masters move to other nodes, though this node says that it lives.
+        """The time at which a pause ends the incarnation: its masters move to other nodes, though this node says that
+        it lives.
+
         A node whose disk hangs may follow the leader and get no lease; no other node would ever declare it down.
         """
         return self._paused_s + _PAUSE_LEASES * self._options.lease_s
@@ -364,7 +366,7 @@ class Membership:
         if found is None:
             return
         peer, other = found
-        assert peer.member is not None, "who counts as up is a member"
+        assert peer.member is not None, "a node that counts as up is a member"
         downs = [*self._leadership.declare(peer.member, now)]
         if downs:
             self._outputs.append(Parted(peer.name, other))

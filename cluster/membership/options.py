@@ -33,15 +33,15 @@ class MembershipOptions:
 
     @property
     def expiry_s(self) -> float:
-        """After this long on the leader's clock a lease is over on its holder's clock, whatever their rates."""
+        """The time on the leader's clock after which a lease is over on its holder's clock, whatever their rates."""
         return self.lease_s * (1 + _RATE_ERROR) + self.margin_s
 
     @property
     def renewal_s(self) -> float:
-        """How often the leader renews leases at most: each renewal is an entry of the replicated log."""
+        """The least time between two renewals of leases by the leader: each is an entry of the replicated log."""
         return self.lease_s / 4
 
     @property
     def silence_s(self) -> float:
-        """After this long without a heartbeat a node's loop counts as hung: some four heartbeats (ring §4)."""
+        """The time without a heartbeat after which a node's loop counts as hung: some four heartbeats (ring §4)."""
         return 4 * self.heartbeat_s

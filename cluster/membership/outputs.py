@@ -27,7 +27,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The lease has run out: serve no clients. Raft and the links go on. reason: for the log."""
+    """The lease has run out: serve no clients. Raft and the links continue. reason: for the log."""
 
     reason: str
 

@@ -27,7 +27,7 @@ class Peer:
     gone_incarnation: int = 0
     """The incarnation whose process has provably ended; 0: there is no proof."""
     heard_s: float = _NEVER_S
-    """When the peer was heard last, or linked."""
+    """The time at which the peer was heard last, or linked."""
     sent_s: float = 0.0
     """The peer's clock in its last heartbeat. It never goes back while the link lasts."""
     reachable: frozenset[str] = frozenset()
@@ -38,11 +38,11 @@ class Peer:
 
     # --- its lease, as a leader keeps it ---
     followed_s: float = _NEVER_S
-    """When the peer's present incarnation last said that it follows us; when it came up, if that was later."""
+    """The time at which the peer's present incarnation last said that it follows us, or came up, if later."""
     renewable_s: float = _NEVER_S
     """The peer's clock then, by which its lease can be renewed."""
     leased_s: float = _NEVER_S
-    """When an entry that renewed the peer's lease was last applied here, whoever led; when it came up, if later."""
+    """The time at which a renewal of the peer's lease was last applied here, by any leader, or it came up, if later."""
     renewed_s: float = _NEVER_S
     """The peer's clock in the heartbeat by which its lease was last proposed to be renewed."""
 

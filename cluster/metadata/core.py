@@ -1,6 +1,6 @@
 """PySyncObj 0.3.17 without its threads, sockets, files, clocks and pickles.
 
-`Core` is PySyncObj's `SyncObj` with some of its private methods replaced, each for a reason that is told there, and
+`Core` is PySyncObj's `SyncObj` with some of its private methods replaced, each for a reason that stands there, and
 its clock and dice given by us. They are named in `PRIVATE_METHODS` and `PRIVATE_FIELDS`, and a test looks for each:
 another version of PySyncObj must fail loudly, not do something else.
 Source: reliability §3 (what is wrong with PySyncObj), ring §3 (how to drive it).
@@ -64,10 +64,11 @@ _LEADER: Final = syncobj._RAFT_STATE.LEADER
 
 _APPENDS_AT_ONCE: Final = 4
 _PIECES_AT_ONCE: Final = 8
-"""Messages to one member in one round."""
+"""The most messages to one member in one round."""
 
 CATCH_UP_ENTRIES: Final = 64
-"""How far behind a member may be that is to vote: until it has caught up it would count and not help."""
+"""The most committed entries that a member may lack when it becomes a voter: one that lacks more would raise the
+majority and not help to reach it."""
 
 
 class Peer(Node):  # type: ignore[misc]  # PySyncObj has no types
@@ -86,14 +87,14 @@ class Peer(Node):  # type: ignore[misc]  # PySyncObj has no types
 
 @dataclass(slots=True)
 class _Trimmed:
-    """What is left of an append after what is there already."""
+    """An append without the entries that are here already."""
 
     message: CoreMessage
     keeps_suffix: bool
 
 
 class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
-    """One member. Call `enter` before anything else when several are at work in one process."""
+    """A Raft member, as PySyncObj's `SyncObj`. Call `enter` before anything else if one process has several."""
 
     _SyncObj__selfNode: Any
     _SyncObj__otherNodes: Any
@@ -121,16 +122,16 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._keeps_suffix = False
         self._is_ticking = False
         self._is_counting = False
-        """Whether this leader counts, in a tick, who has an entry."""
+        """True while this leader counts, in a tick, which members have an entry."""
         self._is_announcing = False
         self._is_notice = False
-        """Whether the append that is received needs no answer if all fits."""
+        """True if the append that is being received needs no answer unless it is refused."""
         self.has_pieces_left = False
-        """Whether the last round left pieces of a snapshot that could have been sent."""
+        """True if the last round left pieces of a snapshot that could have been sent."""
         self._announced = (0, 0)
         """The last entry and commit index that went out with the last round of appends."""
         self._peers: dict[str, Peer] = {}
-        """One object each, so that sets find it by identity."""
+        """The only object for each peer, by name, so that sets find it by identity."""
         self.enter()
         voters = journal.current_voters
         super().__init__(
@@ -149,13 +150,13 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         journal.on_voters = self._reconfigure
 
     def enter(self) -> None:
-        """From now on PySyncObj's clock and dice are this member's."""
+        """Make PySyncObj's module use this member's clock and dice from now on."""
         AMBIENT.now, AMBIENT.random = self._now, self._dice
 
-    # --- what it is ---
+    # --- state ---
 
     def position(self) -> Position:
-        """How far it is."""
+        """Return the progress of the member."""
         return Position(
             self._journal.last[1],
             self._SyncObj__raftCommitIndex,
@@ -165,36 +166,36 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         )
 
     def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows."""
+        """Return True if the member leads, as far as it knows."""
         return bool(self._SyncObj__raftState == _LEADER)
 
     def applied(self) -> int:
-        """The last entry that was applied."""
+        """Return the index of the last applied entry."""
         return int(self._SyncObj__raftLastApplied)
 
     def term(self) -> int:
-        """Its term."""
+        """Return the member's term."""
         return int(self._SyncObj__raftCurrentTerm)
 
     def leader_name(self) -> str | None:
-        """Who leads, as far as it knows."""
+        """Return the name of the leader, as far as the member knows; None: it knows none."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else leader.id
 
     def election_deadline(self) -> float:
-        """When it asks for votes unless it hears a leader."""
+        """Return when the member asks for votes if it hears no leader until then."""
         return float(self._SyncObj__raftElectionDeadline)
 
     def next_heartbeat(self) -> float:
-        """When it, as a leader, sends the next round."""
+        """Return when this leader sends the next round of appends."""
         return float(self._SyncObj__newAppendEntriesTime)
 
     def is_announced(self) -> bool:
-        """Whether all that this leader knows went out with the last round."""
+        """Return True if the last round of appends had this leader's last entry and commit index."""
         return self._announced == (self._journal.last[1], self._SyncObj__raftCommitIndex)
 
     def has_work(self) -> bool:
-        """Whether a tick would apply entries, or commit some as a leader."""
+        """Return True if a tick would apply entries, or, in a leader, commit some."""
         committed = self._SyncObj__raftCommitIndex
         if self._SyncObj__raftLastApplied < committed:
             return True
@@ -204,26 +205,26 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return bool(2 * (1 + sum(match_index[node] > committed for node in others)) > len(others) + 1)
 
     def acknowledged(self, peer: str) -> int:
-        """As a leader: up to which committed entry a peer has all."""
+        """Return the index up to which a peer has all committed entries, as far as this leader knows."""
         matched: int = self._SyncObj__raftMatchIndex.get(self._peer(peer), 0)
         return int(min(matched, self._SyncObj__raftCommitIndex))
 
     def others_have(self, index: int) -> bool:
-        """Whether, as far as this leader knows, a majority of the voters without itself has an entry safe."""
+        """Return True if a majority of the voters, without this leader, is known to have an entry safe."""
         others, match_index = self._SyncObj__otherNodes, self._SyncObj__raftMatchIndex
         return bool(2 * sum(match_index[node] >= index for node in others) > len(others) + 1)
 
     def lags(self, term: int, index: int) -> bool:
-        """Whether a log that ends so is behind ours: then its member may not lead."""
+        """Return True if a log that ends with this term and index is behind ours, so that its member may not lead."""
         return (term, index) < (self._journal.last[2], self._journal.last[1])
 
     def _peer(self, name: str) -> Peer:
         return self._peers.get(name) or self._peers.setdefault(name, Peer(name))
 
-    # --- what is done to it ---
+    # --- actions ---
 
     def run(self) -> None:
-        """One tick of the core: it does a part of what can be done."""
+        """Run one tick of the core, which does a part of the pending work."""
         self._is_ticking = True
         self._is_counting = self._SyncObj__raftState == _LEADER
         self.doTick(0.0)
@@ -238,7 +239,9 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__newAppendEntriesTime = 0
 
     def announce(self) -> None:
-        """As a leader, send a round of appends now. News of a commit alone is answered by applying what it is about."""
+        """Send a round of appends now, as the leader. An append with nothing but a new commit index gets no answer:
+        members apply the entries instead.
+        """
         self._is_announcing = True
         self._SyncObj__sendAppendEntries()
         self._is_announcing = False
@@ -248,25 +251,25 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__forceLogCompaction = True
 
     def postpone_election(self, at_s: float | None = None) -> None:
-        """Ask for votes at that time; None: after a random time without a leader from now on."""
+        """Set when to ask for votes; None: after a random time without a leader from now on."""
         if at_s is None:
             at_s = self._now() + self._SyncObj__generateRaftTimeout()
         self._SyncObj__raftElectionDeadline = at_s
 
     def step_down(self, term: int | None = None) -> None:
-        """Follow nobody.   term: a newer one that was heard of."""
+        """Become a follower without a leader.   term: a newer one that was heard of."""
         if term is not None and term > self._SyncObj__raftCurrentTerm:
             self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__setState(_FOLLOWER)
         self._SyncObj__raftLeader = None
 
     def forget_leader(self) -> None:
-        """Whoever led is gone."""
+        """Note that the leader is gone."""
         self._SyncObj__raftLeader = None
 
     def relink(self, linked: Collection[str]) -> None:
-        """The peers that can be reached are these. Those that vote are followers or leaders, others observers, which
-        a voter keeps up to date if it comes to lead; an observer has nothing for another.
+        """Set the peers that can be reached. Voters among them are followers or leaders; the others are observers,
+        which a voter keeps up to date if it becomes the leader. An observer sends other observers nothing.
         """
         others = {node.id: node for node in self._SyncObj__otherNodes}
         is_voter = self._SyncObj__selfNode is not None
@@ -284,7 +287,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__connectedNodes = connected
 
     def deliver(self, peer: str, message: CoreMessage) -> None:
-        """A message of a peer that may send it. Raises BadMessage."""
+        """Take a message of a peer that may send it. Raises BadMessage."""
         node = self._peer(peer)
         if message["type"] == "append_entries" and "prevLogIdx" in message:
             trimmed = self._trim(message)
@@ -292,7 +295,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             message = trimmed.message
             self._is_notice = message["is_notice"]
         elif message["type"] == "append_entries":
-            # A piece of a snapshot says nothing of the log that is here.
+            # A piece of a snapshot proves nothing about the entries of the log here.
             message = {**message, "commit_index": 0}
         elif message["type"] == "next_node_idx":
             if node not in self._SyncObj__raftNextIndex:
@@ -308,12 +311,12 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     # --- appends ---
 
     def _trim(self, message: CoreMessage) -> _Trimmed:
-        """An append without the entries that are there already.
+        """Return an append without the entries that are here already.
 
-        PySyncObj cuts its log off behind the entry that the append goes on from, whatever comes, and re-sends what is
-        on its way; so for a moment a member lacks entries that it has answered for, and a crash may make that for
-        good. Here the log is only ever cut off where an entry contradicts it, as Raft has it. Nor is anything taken
-        for committed that the leader has not shown to be the same.
+        PySyncObj always cuts its log off behind the entry at which an append begins, and sends entries again that are
+        on their way. So for a moment a member would lack entries that it has acknowledged, and a crash would make
+        that permanent. Here the log is only cut off where an entry contradicts it, as in Raft. Entries count as
+        committed only as far as the append shows that they are the leader's.
         Source: reliability §3.3, ring §3 (the receiver filter); Raft §5.3.
         """
         log = self._journal
@@ -323,7 +326,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         if not previous or previous > last:
             return _Trimmed({**message, "prevLogIdx": last + 1, "entries": []}, False)
         if previous < first:
-            # What the snapshot stands for is committed, so it is the same.
+            # The entries that the snapshot replaced are committed, so the leader has the same.
             entries = [entry for entry in entries if entry[1] > first]
             previous, previous_term = first, log[0][2]
         elif log[previous - first][2] != previous_term:
@@ -331,7 +334,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
                 raise BadMessage(f"entry {previous} of term {previous_term} contradicts a committed one")
             return _Trimmed({**message, "entries": []}, False)
         if log.last[2] == message["term"]:
-            # The last entry came from this very leader, so all before it is the leader's too.
+            # The last entry is of the leader's term, so the leader has the same log up to it.
             entries = [entry for entry in entries if entry[1] > last]
             previous, previous_term = max((last, log.last[2]), (previous, previous_term))
         else:
@@ -361,26 +364,27 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return bool(position < len(self._journal) and self._journal[position][2] == entry[2])
 
     def _check_next_index(self, node: Peer, message: CoreMessage) -> None:
-        """A follower that has more than we do goes back to what we have."""
+        """Limit the next index of a follower whose log is longer than ours to the end of our log."""
         beyond = self._journal.last[1] + 1
         if message["next_node_idx"] > beyond:
             if message["success"]:
-                raise BadMessage(f"{node.id} has entry {message['next_node_idx'] - 1}, which nobody sent")
+                raise BadMessage(f"{node.id} has entry {message['next_node_idx'] - 1}, which no leader sent")
             message["next_node_idx"] = beyond
         message["next_node_idx"] = max(message["next_node_idx"], 1)
         match_index = self._SyncObj__raftMatchIndex
         if message["reset"]:
-            # Who comes back with less than it had is not counted for the rest.
+            # A member that has lost entries no longer counts for these.
             match_index[node] = min(match_index[node], message["next_node_idx"] - 1)
 
     def _SyncObj__getEntries(
         self, fromIDx: int, count: int | None = None, maxSizeBytes: int | None = None
     ) -> list[LogEntry]:
-        """While an append is received that contradicts nothing, the core does not see what is behind the entry that
-        it goes on from, so it does not cut that off. Only there it asks without a count or a size.
+        """Return entries of the log, without those that PySyncObj must not see.
 
-        Nor does a leader see an entry that is not safe here when it counts who has it, one by one: itself it counts
-        always.
+        During an append that contradicts nothing, these are the entries behind the one at which it begins, as
+        PySyncObj would cut them off. Only there it asks without a count or a size. When a leader counts which members
+        have an entry, one entry at a time, these are the entries that are not synced here, as it always counts
+        itself.
         """
         if self._keeps_suffix and count is None and maxSizeBytes is None:
             count = 1
@@ -390,8 +394,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return entries
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        """A round of appends. PySyncObj's own turns in a circle until its clock says that it must not, when a member
-        needs a snapshot that is not at hand, and it sends large entries in parts, in a way that breaks.
+        """Send a round of appends. PySyncObj's own loops until its time is over when a member needs a snapshot that
+        is not ready, and it sends large entries in parts, in a way that breaks.
         """
         self._is_counting = False
         self.has_pieces_left = False
@@ -407,18 +411,18 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
                 self._send_entries(node)
             else:
                 self.has_pieces_left |= self._send_pieces(node)
-        # Whoever begins to lead in this tick, alone, sends first and counts then.
+        # A single member that becomes the leader in this tick sends first, and counts after that.
         self._is_counting = self._is_ticking
 
     def _send_entries(self, node: Peer) -> None:
-        """What a member lacks of the log, or nothing, so that it hears us."""
+        """Send a member the entries that it lacks, or an append without any, so that it hears its leader."""
         next_index = self._SyncObj__raftNextIndex
         for _ in range(_APPENDS_AT_ONCE):
             previous, previous_term = self._SyncObj__getPrevLogIndexTerm(next_index[node])
             entries = self._SyncObj__getEntries(next_index[node], None, BATCH_BYTES)
             if entries:
                 next_index[node] = entries[-1][1] + 1
-            # What is committed up to where it goes on from is all that the answer would be needed for.
+            # Without entries the answer is needed only if the entry at which the append begins is not committed.
             is_news = self._is_announcing and not entries and previous is not None
             is_notice = is_news and previous <= self._SyncObj__raftCommitIndex
             message = self._append(
@@ -429,7 +433,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
                 return
 
     def _send_pieces(self, node: Peer) -> bool:
-        """What a member needs first, as the log does not reach back to what it lacks. Whether there is more."""
+        """Send pieces of a snapshot to a member that lacks entries which the log has no more. True: there are more."""
         for _ in range(_PIECES_AT_ONCE):
             piece = self._snapshots.getTransmissionData(node)
             self._host.send(node.id, self._append(serialized=piece))
@@ -447,7 +451,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _SyncObj__sendNextNodeIdx(
         self, node: Peer, reset: bool = False, nextNodeIdx: int | None = None, success: bool = False
     ) -> None:
-        """Unless nobody waits for it. After a snapshot, the core would claim to have all that its own log has."""
+        """Answer an append if needed. After a snapshot, PySyncObj would claim to have all of its own log."""
         if success and self._is_notice:
             return
         if nextNodeIdx is None and success:
@@ -457,7 +461,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     # --- snapshots ---
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
-        """Install what was received, unless the log has it: then what comes behind it may be promised already."""
+        """Install a received snapshot, unless the log has its last entry: later ones may be acknowledged already."""
         head = self._snapshots.incoming_head
         assert head is not None
         last = head.last.index
@@ -474,7 +478,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     # --- commands ---
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
-        """No pickles, no versions of code; who votes follows from the log alone."""
+        """Apply a command. There are no pickles or code versions; the voters follow from the log alone."""
         if command[0] == REGULAR:
             self._host.apply(self._SyncObj__raftLastApplied + 1, command[1:])
 
@@ -482,12 +486,14 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return decode_change(command)
 
     def _SyncObj__doChangeCluster(self, request: Change, reverse: bool = False) -> bool:
-        """The journal tells what the log says, when it is appended or cut off: see `_reconfigure`."""
+        """Do nothing: `_reconfigure` follows the log when entries are appended or cut off."""
         return True
 
     def _SyncObj__changeCluster(self, request: Change) -> bool:
-        """Whether this leader takes a change now: one at a time, after its first entry is applied (in PySyncObj the
-        one before never counts as pending), and of members that are there.
+        """Return True if this leader takes a change of the voters now.
+
+        It takes one at a time, after its first entry is applied (in PySyncObj an earlier change never counts as
+        pending), and only changes that make a difference.
         """
         kind, name = request
         voters = self._journal.current_voters
@@ -505,7 +511,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return bool(matched + CATCH_UP_ENTRIES >= self._SyncObj__raftCommitIndex)
 
     def _reconfigure(self) -> None:
-        """Who votes is what the log says now."""
+        """Set the voters to those of the log."""
         voters = self._journal.current_voters
         others = {self._peer(name) for name in sorted(voters) if name != self._name}
         for node in others - self._SyncObj__otherNodes:
@@ -527,7 +533,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     # --- elections ---
 
     def _SyncObj__connectedToAnyone(self) -> bool:
-        """Asked when no leader was heard of for long enough: an election begins if others would vote for us."""
+        """Return True if an election may begin: PySyncObj asks when it has not heard a leader for long enough."""
         return self._host.may_campaign()
 
 
@@ -538,7 +544,7 @@ def _conf(options: Options, journal: RaftJournal) -> SyncObjConf:
         useFork=False,
         dynamicMembershipChange=True,
         appendEntriesUseBatch=True,
-        # Not how often it sends, which is ours: PySyncObj wants an election to take three times as long.
+        # Appends are sent by our own times. PySyncObj only requires an election to take three times as long as this.
         appendEntriesPeriod=min(options.heartbeat_s, options.election_min_s / 4),
         appendEntriesBatchSizeBytes=BATCH_BYTES,
         raftMinTimeout=options.election_min_s,

@@ -3,7 +3,7 @@
 A leader remembers how far the committed part of the log is that each voter has told it to have safe, also when it
 leads no more. A voter that comes back with less has an old copy of its data directory, or a disk that lost what it
 had synced. A majority was counted with it; so until its log reaches as far again it must not vote, or committed
-entries might be voted away. The voter is told when a link to it comes up. The memory lasts as long as the process
+entries might be voted away. The voter is told when a link to it comes up. This is remembered as long as the process
 that has it.
 """
 

@@ -18,7 +18,7 @@ be that they reach each other and not the leader, or that one lacks a snapshot t
 
 @dataclass(slots=True)
 class _Mark:
-    """How far the journal was written at a time, its last entry then, and when the others had that."""
+    """The length of the journal at some time, its last entry then, and when the other members had that entry."""
 
     written: int
     index: int

@@ -1,4 +1,4 @@
-"""Ask whether an election has a chance before a term begins (PreVote), as PySyncObj itself never asks.
+"""Ask whether an election has a chance before a term begins (PreVote), which PySyncObj does not do.
 
 A member that hears no leader asks the other voters. A voter says no if it hears a leader, or has a longer log. Only
 with a majority of yes the member begins a term, which deposes the leader. So a member with one broken link disturbs
@@ -63,7 +63,7 @@ class Elections:
 
     @property
     def asks_again_at(self) -> float:
-        """When to ask next."""
+        """The time of the next question."""
         return self._asks_again_at
 
     def hurry(self, at: float) -> None:

@@ -1,6 +1,6 @@
 """The journal of a Raft member, as PySyncObj sees it: a list of entries, a term, a vote.
 
-PySyncObj changes it at once and goes on; changes that must outlive this process are gathered and handed to the disk
+PySyncObj changes it and continues at once; changes that must outlive this process are gathered and handed to the disk
 with `flush`, one job after the other. `written` counts the promised changes, `synced` how many of these are safe: a
 message about a promise waits for that (`Outbox`). A member without a disk promises nothing that it must keep: it
 never votes.
@@ -157,7 +157,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
     def _destroy(self) -> None:
         pass
 
-    # --- who votes ---
+    # --- voters ---
 
     @property
     def last(self) -> LogEntry:

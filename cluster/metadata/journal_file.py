@@ -1,9 +1,9 @@
-"""The file of a Raft member: what it promised, and the snapshot that its log goes on from.
+"""The file of a Raft member: its promises, and the snapshot that its log continues.
 
     journal = header head piece* end state (entry | truncation | state)*      records of node/store/records.py
 
 The snapshot and the log are in one file, so that they always fit together: compacting writes a new file and gives
-it the old one's name. A torn end is what a crash leaves, and nobody was told what was in it. Any other damage
+it the old one's name. A torn end is left by a crash, and no member was told of its contents. Any other damage
 may be a vote or an entry that others count on, so the file is refused, by name: the member has to be removed from
 the cluster and to join again.
 
@@ -217,7 +217,7 @@ def read_image(disk: Disk) -> Image:
 
     Raises JournalUnreadable; NewerFormat; OSError.
     """
-    # Synced, as what was written before kill -9 may not be, and from now on it is taken for safe.
+    # The file is synced, as writes before a kill -9 may not be, and from now on they count as safe.
     data = bytes(disk.run([Remove(NEW_PATH), Sync(PATH), SyncDir(""), Read(PATH, 0, TO_THE_END)])[0])
     try:
         image = parse(data)

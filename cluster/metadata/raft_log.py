@@ -4,7 +4,7 @@
 
 Commands of one turn of the loop share a batch, and a batch is proposed again, under the same number, until it is
 applied or its commands are too old. An answer waits until this member's journal is safe and every member that is up
-has applied the command: then a client may go to any node with what it was told.
+has applied the command: then a client finds the change on any node.
 Source: reliability §3.4 (outcomes), §4.1; docs/internals/raft.md, "A command's way".
 """
 
@@ -44,28 +44,28 @@ NO_OUTCOME: Final = Refused(
 )
 REPLACED: Final = Refused(
     ReplyCode.INTERNAL_ERROR,
-    "whether a change of metadata was made is not known: this node was behind and got all metadata anew",
+    "the outcome of a change of metadata is not known: this node was behind and received a snapshot of all metadata",
 )
 TOO_MANY: Final = Refused(ReplyCode.RESOURCE_ERROR, "too many changes of metadata wait for the cluster")
 
 COMMAND_MAX_BYTES: Final = 1024 * 1024
-"""Of one command as JSON."""
+"""The largest command, as JSON."""
 
 BATCH_MAX_BYTES: Final = 64 * 1024
 BATCH_MAX_COMMANDS: Final = 200
-"""Where a batch ends: applying it holds the loop for some milliseconds."""
+"""The most commands of a batch: applying it holds the loop for some milliseconds."""
 
 WINDOW: Final = 16
-"""Batches that may be on their way at once."""
+"""The most batches that may be on their way at once."""
 
 WAITING_MAX: Final = 100_000
 WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Commands without an outcome."""
+"""The most bytes of commands without an outcome; further commands are refused."""
 
 
 @dataclass(slots=True)
 class _Submitted:
-    """A command and who waits for it.   on_applied: None when nobody does, or was told already."""
+    """A command and its callback.   on_applied: None: no caller waits, or the answer was given."""
 
     text: bytes
     on_applied: Answer | None
@@ -74,7 +74,7 @@ class _Submitted:
 
 @dataclass(slots=True)
 class _Sent:
-    """A batch of ours.   is_proposed: whether the present leader got it."""
+    """A batch of ours.   is_proposed: the present leader has got it."""
 
     number: int
     commands: list[_Submitted]
@@ -83,7 +83,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Applied:
-    """Answers that wait.
+    """Answers that wait until their commands are visible everywhere.
 
     index: the entry that every member must have applied.   written: how far the journal must be synced.
     """
@@ -100,8 +100,8 @@ class RaftLog:
     name: of this node.   now: monotonic seconds.   new_session: makes an id that no other process ever had.
 
     observers: get the events of each command, whether or not a broker is attached.
-    on_replaced: called when a snapshot took the catalogue's place while a broker was attached. It is not any more: it
-        knows the old catalogue and has to begin anew. In any case the observers are told how the members differ.
+    on_replaced: called when a snapshot replaced the catalogue while a broker was attached. The broker is detached then:
+        it knows the old catalogue and has to begin anew. The observers always get the differences between the members.
     """
 
     def __init__(
@@ -138,24 +138,24 @@ class RaftLog:
         self._submitters: set[str] = set()
 
     def bind(self, replica: Replica, wake: Callable[[], None]) -> None:
-        """The member that orders the commands, and what asks for its tick."""
+        """Set the Raft member that orders the commands.   wake: asks for a tick of it."""
         self._replica = replica
         self._wake = wake
 
     @property
     def replica(self) -> Replica:
-        """The member that orders the commands."""
+        """The Raft member that orders the commands."""
         assert self._replica is not None, "bind comes first"
         return self._replica
 
     # --- the broker's side ---
 
     def attach(self, react: React) -> None:
-        """From now on the broker gets what each command changed, before the command's answer."""
+        """Pass the events of each command to the broker from now on, before the command is answered."""
         self._react = react
 
     def detach(self) -> None:
-        """The broker ends."""
+        """Pass nothing to the broker any more: it ends."""
         self._react = None
 
     def submit(
@@ -163,7 +163,7 @@ class RaftLog:
         command: Command[ResultT],
         on_applied: Callable[[ResultT | Refused], None] | None = None,
     ) -> None:
-        """See `ReplicatedLog.submit`. Refused at once, out of turn, when no majority can be reached."""
+        """Submit a command.   on_applied: called once with its result; before this returns if there is no majority."""
         refusal, text = self._why_not(), b""
         if refusal is None:
             text = encode_command(command)
@@ -183,7 +183,7 @@ class RaftLog:
         self._wake()
 
     def await_safety(self, on_safe: Callable[[bool], None]) -> None:
-        """See `ReplicatedLog.await_safety`."""
+        """Call back once all that was written by now is synced; with False if the journal has failed."""
         written = self.replica.written
         if self._is_broken:
             on_safe(False)
@@ -204,7 +204,7 @@ class RaftLog:
     # --- proposing ---
 
     def before(self, now: float) -> None:
-        """See `StateMachine.before`."""
+        """Begin a tick: propose the commands that have gathered, and refuse those that are too old."""
         self._give_up(now)
         leader = self.replica.leader
         if leader != self._leader or now >= self._retry_at:
@@ -240,8 +240,8 @@ class RaftLog:
         ).SerializeToString()
 
     def _give_up(self, now: float) -> None:
-        """Refuse what is too old. A batch that may be on its way is proposed on without its commands, so that its
-        number is taken: they are applied before that, or never.
+        """Refuse commands that are too old. A batch that may be on its way is proposed again without its commands,
+        under the same number: they are applied before that, or never.
         """
         overdue: list[_Submitted] = []
         while self._gathered and self._gathered[0].deadline <= now:
@@ -267,8 +267,10 @@ class RaftLog:
     # --- applying ---
 
     def apply(self, index: int, command: bytes) -> None:
-        """See `StateMachine.apply`. Raises SnapshotUnreadable for what a newer version wrote: to go on without it
-        would make this node's catalogue another one.
+        """Apply a batch that is committed.
+
+        Raises SnapshotUnreadable for a command of a newer version: without it this node's catalogue would differ from
+        the others'.
         """
         batch = Batch()
         try:
@@ -308,7 +310,7 @@ class RaftLog:
         return result
 
     def _own_answers(self, number: int) -> list[Answer | None]:
-        """Who waits for a batch of ours that is applied now; nobody, if it was given up."""
+        """Return the callbacks of a batch of ours that is applied now; none if its commands were refused."""
         while self._sent and self._sent[0].number <= number:
             sent = self._sent.popleft()
             for each in sent.commands:
@@ -323,7 +325,7 @@ class RaftLog:
             self._answers.append(_Applied(index, self.replica.written, deadline, answers))
 
     def _begin_session(self) -> None:
-        """Somebody else took our name: what is not applied yet goes under a new session."""
+        """Number the pending batches under a new session: another process has used this node's name."""
         self._session = self._new_session()
         for number, sent in enumerate(self._sent, 1):
             sent.number = number
@@ -334,7 +336,7 @@ class RaftLog:
     # --- answering ---
 
     def after(self, now: float) -> float:
-        """See `StateMachine.after`."""
+        """End a tick: answer the commands that are visible everywhere."""
         synced = self.replica.synced
         while self._unsafe and self._unsafe[0][0] <= synced:
             self._unsafe.popleft()[1](True)
@@ -347,14 +349,14 @@ class RaftLog:
             for answer, result in oldest.answers:
                 answer(result if is_visible else NO_OUTCOME)
         if self._gathered and len(self._sent) < WINDOW:
-            return now  # what was submitted in answer
+            return now  # callbacks have submitted commands
         return self._due()
 
     def _is_visible(self, applied: _Applied) -> bool:
         return applied.written <= self.replica.synced and applied.index <= self._applied_everywhere()
 
     def _applied_everywhere(self) -> int:
-        """The last entry that all members that are up have applied."""
+        """Return the last entry that all members that are up have applied."""
         own = self.replica.applied_index
         others = (
             self._peer_applied.get(member.name, 0)
@@ -377,22 +379,22 @@ class RaftLog:
         return due
 
     def peer_applied(self, name: str, index: int) -> bool:
-        """See `StateMachine.peer_applied`."""
+        """Note how far a member has applied the log. True if an answer may be given now."""
         if name in self.catalogue.members and index > self._peer_applied.get(name, 0):
             self._peer_applied[name] = index
         return bool(self._answers) and index >= self._answers[0].index and self._is_visible(self._answers[0])
 
     def synced(self) -> bool:
-        """See `StateMachine.synced`."""
+        """Return True if `after` has something to do, now that more of the journal is synced."""
         return bool(self._unsafe) or (bool(self._answers) and self._is_visible(self._answers[0]))
 
     def take_submitters(self) -> set[str]:
-        """See `StateMachine.take_submitters`."""
+        """Return the nodes whose commands were applied since the last call."""
         submitters, self._submitters = self._submitters, set()
         return submitters
 
     def broken(self, reason: str) -> None:
-        """See `StateMachine.broken`: whoever waits is told that nothing is kept any more."""
+        """Refuse all pending commands: this member keeps nothing any more."""
         self._is_broken = True
         commands = [*self._gathered, *(each for sent in self._sent for each in sent.commands)]
         answers = [answer for applied in self._answers for answer, _ in applied.answers]
@@ -410,15 +412,15 @@ class RaftLog:
     # --- snapshots ---
 
     def snapshot(self) -> Iterator[bytes]:
-        """See `StateMachine.snapshot`."""
+        """Return the state as items, which are made as they are asked for."""
         return _items(self._sessions, snapshot(self.catalogue, whole=True))
 
     def begin_restore(self) -> "Restoration":
-        """See `StateMachine.begin_restore`."""
+        """Return an empty catalogue that the items of a snapshot are added to."""
         return Restoration(self)
 
     def replace(self, catalogue: Catalogue, sessions: Sessions) -> None:
-        """Have what a snapshot holds in the place of all that was there."""
+        """Replace the catalogue and the sessions by those of a snapshot."""
         former, self.catalogue = self.catalogue, catalogue
         self._sessions = sessions
         was_attached = self._react is not None
@@ -433,7 +435,7 @@ class RaftLog:
         if sessions.is_over(self._name, self._session):
             self._begin_session()
         if self._replica is None:
-            return  # at the start: nobody knows another catalogue
+            return  # at the start: no object uses an earlier catalogue
         events = list(_member_changes(former, catalogue))
         for observer in self.observers:
             observer(events)
@@ -444,7 +446,7 @@ class RaftLog:
 
 
 class Restoration:
-    """A catalogue on its way in: see `Restoring`."""
+    """A catalogue that is being received as a snapshot."""
 
     def __init__(self, log: RaftLog) -> None:
         self._log = log
@@ -452,7 +454,7 @@ class Restoration:
         self._sessions = Sessions()
 
     def add(self, items: Sequence[bytes]) -> None:
-        """See `Restoring.add`."""
+        """Apply the next items of the snapshot. Raises SnapshotUnreadable."""
         for data in items:
             item = SnapshotItem()
             try:
@@ -472,12 +474,12 @@ class Restoration:
         self._catalogue.take_events()
 
     def install(self) -> None:
-        """See `Restoring.install`."""
+        """Replace the present catalogue by this one."""
         self._log.replace(self._catalogue, self._sessions)
 
 
 def _member_changes(former: Catalogue, catalogue: Catalogue) -> Iterator[Event]:
-    """What happened to the nodes of the cluster between two catalogues, as far as it can be told."""
+    """Yield the events that turn the members of one catalogue into those of another one."""
     for member in former.members.values():
         now = catalogue.members.get(member.name)
         if member.is_up and (now is None or not now.is_up or now.incarnation != member.incarnation):
@@ -493,12 +495,12 @@ def _member_changes(former: Catalogue, catalogue: Catalogue) -> Iterator[Event]:
 
 
 def import_catalogue(commands: Iterable[Command[Any]]) -> Iterator[bytes]:
-    """What a new group begins with whose node had a catalogue of its own: for `replica.create`."""
+    """Yield the items that a new group begins with if its node had a catalogue: for `replica.create`."""
     return _items(Sessions(), iter(commands))
 
 
 def _items(sessions: Sessions, commands: Iterator[Command[Any]]) -> Iterator[bytes]:
-    """The items of a snapshot, made as they are asked for, of what is there now."""
+    """Return the items of a snapshot. The sessions are those of now; the commands are encoded as they are asked for."""
     clients = [SnapshotItem(client=client).SerializeToString() for client in sessions.clients()]
     texts = (SnapshotItem(command=encode_command(command)).SerializeToString() for command in commands)
 

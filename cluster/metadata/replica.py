@@ -1,10 +1,10 @@
-"""One member of the Raft group: PySyncObj's core, the journal, and what keeps both honest.
+"""One member of the Raft group: PySyncObj's core, the journal, and the checks around both.
 
     peers ── receive ─► firewall ─► Core ─► StateMachine.apply
     peers ◄─ Outbox ◄── send ◄─────┘  └──► RaftJournal ─► disk ─► synced: the Outbox lets go
 
 Everything happens in `tick`, which runs the core until it has nothing more to do; between ticks the member only takes
-what comes. `wake` asks for a tick at the end of the turn of the loop, so what came in one turn shares one.
+what comes. `wake` asks for a tick at the end of the turn of the loop, so all messages of one turn share one.
 Source: reliability §3.9, ring §3.
 """
 
@@ -46,10 +46,10 @@ _ROUNDS_MAX: Final = 64
 """How often one tick runs the core; what is left is for the next turn."""
 
 _CHANGE_RETRY_HEARTBEATS: Final = 1.2
-"""After so many heartbeats a change of who votes is proposed again."""
+"""After so many heartbeats a change of the voters is proposed again."""
 
 _RANK_S: Final = 0.1
-"""When the leader is dead for certain, the first voter by name stands at once, the next so much later: if all stood
+"""The delay between voters' elections, by the order of their names, when the leader is known to be dead: if all stood
 at the same time, none would win."""
 
 _CORE_S: Final = 1.0
@@ -57,7 +57,7 @@ _CORE_S: Final = 1.0
 
 _ORPHAN_ELECTIONS: Final = 3
 """After so many times of the longest election without a leader that it knows for a voter, a member listens to others:
-it may have missed who votes by now."""
+it may have missed a change of the voters."""
 
 _IN_FLIGHT_S: Final = 0.5
 """A follower that has not answered for so long is not waited for."""
@@ -66,13 +66,13 @@ _BAD_MESSAGES_REPORTED: Final = 20
 
 
 class Replica:
-    """A member. It begins with an image that `founding` makes or reads.
+    """One member of the Raft group. It begins with an image that `founding` makes or reads.
 
-    disk: of the directory DATA/raft; None: of a node that keeps nothing, and never votes.
+    disk: of the directory DATA/raft; None: the node keeps nothing, and never votes.
     send: takes a message for a peer.   now: monotonic seconds.   random: from 0 to 1.
     wake: asks for a call of `tick` soon.   report: takes a line for the log.
-    on_broken: called once, with the reason, when this member can take part no more: a disk that fails, a log or a
-        message that contradicts what is safe. The node has to stop.
+    on_broken: called once, with the reason, when this member cannot take part any more: its disk failed, or a log or
+        message contradicts what is safe. The node has to stop.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Replica:
         self._on_broken = on_broken
         self._links: set[str] = set()
         self._in_flight: dict[str, tuple[int, float]] = {}
-        """Appends that a follower has not answered, and when the last one went out."""
+        """By follower: the number of unanswered appends, and when the last one went out."""
         self._changes = VoterChanges(_CHANGE_RETRY_HEARTBEATS * options.heartbeat_s)
         self._notices = Notices(self._say_applied)
         self._leaves = False
@@ -109,17 +109,17 @@ class Replica:
         self._has_majority = False
         self._leader_known: str | None = None
         self._is_core_due = True
-        """Whether something came that the core has to look at."""
+        """True if the core has something to do."""
         self._core_at = 0.0
-        """When it gets a tick in any case."""
+        """The time at which the core gets a tick in any case."""
         self._stands = False
-        """Whether the core begins an election in this tick."""
+        """True if the core begins an election in this tick."""
         self._elections = Elections(name, options.election_min_s, options.ask_s, random)
         self._outbox = Outbox(send)
-        """Votes, answers: what this member will remember."""
+        """Messages that leave once the journal is synced: votes and answers, which promise to remember something."""
         self._appends = Outbox(send)
-        """What it says as a leader: by its term it must stand, its entries it may lose as long as it has not counted
-        itself. So they leave while its own disk is busy."""
+        """A leader's appends, which leave once its term is synced. They need not wait for its entries: it counts itself
+        only once these are synced."""
         self._send_now = send
         self._own_disk = DiskWatch(options.stuck_disk_s)
         self._debts = Debts(report)
@@ -136,26 +136,26 @@ class Replica:
         restoring.install()
         image.pieces = []
 
-    # --- what it is ---
+    # --- state ---
 
     @property
     def voters(self) -> frozenset[str]:
-        """Who votes."""
+        """The names of the voters."""
         return self._journal.current_voters
 
     @property
     def is_voter(self) -> bool:
-        """Whether this member votes."""
+        """True if this member votes."""
         return self.name in self.voters
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows: there may be a newer leader."""
+        """True if this member leads, as far as it knows: there may be a newer leader."""
         return self._core.is_leader() and not self.is_broken
 
     @property
     def leader(self) -> str | None:
-        """Who leads, as far as it knows, and can be reached."""
+        """The name of the leader, as far as this member knows; None if it knows none or cannot reach it."""
         leader = self._core.leader_name()
         return leader if leader == self.name or leader in self._links else None
 
@@ -166,12 +166,12 @@ class Replica:
 
     @property
     def has_majority(self) -> bool:
-        """Whether a majority of the voters can be reached, itself counted."""
+        """True if a majority of the voters can be reached, including this member."""
         return self._has_majority
 
     @property
     def applied_index(self) -> int:
-        """The last entry that was applied here."""
+        """The index of the last entry that was applied here."""
         return self._core.applied()
 
     @property
@@ -181,22 +181,22 @@ class Replica:
 
     @property
     def written(self) -> int:
-        """How much was promised to be kept, see `synced`."""
+        """The number of journal changes that must be kept, as counted by `synced`."""
         return self._journal.written
 
     @property
     def synced(self) -> int:
-        """How much of that is safe."""
+        """The number of journal changes that are synced."""
         return self._journal.synced
 
     def waits_for_disk_s(self, now: float) -> float:
-        """For how long something has not been synced."""
+        """Return for how many seconds the oldest unsynced change has waited."""
         return self._own_disk.waits_s(now)
 
-    # --- what comes ---
+    # --- messages and links ---
 
     def receive(self, peer: str, message: bytes) -> None:
-        """A message on the topic RAFT. What is no message, or not this peer's to send, is dropped and reported."""
+        """Take a Raft message. One that cannot be decoded, or that the peer may not send, is dropped and reported."""
         if self.is_broken:
             return
         is_due = False
@@ -213,13 +213,13 @@ class Replica:
             self._wake()
 
     def link_up(self, peer: str) -> None:
-        """A peer can be reached, both ways."""
+        """Note that a peer can be reached, both ways."""
         had_majority, now = self.has_majority, self._now()
         self._links.add(peer)
         self._count_links()
         self._core.enter()
         if self.has_majority and not had_majority and not self._elections.hears_leader(now):
-            # Whoever leads shall be heard first.
+            # An election only after the leader, if there is one, had time to be heard.
             self._core.postpone_election(now + self._options.ask_s * (1 + self._random()))
         self._in_flight.pop(peer, None)
         if self._debts.of(peer):
@@ -230,7 +230,7 @@ class Replica:
         self._wake_core()
 
     def link_down(self, peer: str, *, is_gone: bool = False) -> None:
-        """A peer cannot be reached any more; what was on its way is lost.   is_gone: its process is dead."""
+        """Note that a peer cannot be reached any more; messages on the way are lost.   is_gone: its process is dead."""
         self._links.discard(peer)
         self._count_links()
         self._core.enter()
@@ -252,11 +252,11 @@ class Replica:
         self._wake_core()
 
     def close(self) -> None:
-        """The disk ends."""
+        """Stop using the disk, which ends."""
         self._journal.close()
 
     def tick(self, now: float) -> float:
-        """Do all that can be done now. Gives when to be called again at the latest."""
+        """Do all that can be done now. Returns when to be called again at the latest."""
         if self.is_broken:
             return inf
         self._core.enter()
@@ -276,36 +276,36 @@ class Replica:
         submitters = self._state.take_submitters()
         self._notices.tell(self.applied_index, submitters, self._links, self.leader, now)
         if self.leader != self._leader_known:
-            self._wake()  # who has something to propose is told with the next tick
+            self._wake()  # the next tick proposes pending commands to the new leader
         due = self._state.after(now)
         return min(due, self._next_tick(now))
 
     def _look_at_disk(self, now: float) -> None:
-        """Let somebody else lead who has a disk that works."""
+        """Step down if this leader's disk is stuck and the others' disks work."""
         journal = self._journal
         self._own_disk.observe(now, journal.written, journal.synced, journal.last[1])
         if self.is_leader and self._own_disk.holds_up(now, self._core.others_have) and self._leave():
             self._report("the disk of the Raft journal is stuck: another node is to lead")
 
-    # --- what it is asked for ---
+    # --- requests ---
 
     def propose(self, command: bytes) -> bool:
-        """Hand a command to the leader; False when nobody can take it. Whether it was applied, the state tells; it
-        may get lost, or be applied twice when it is proposed twice.
+        """Pass a command to the leader; False if there is none. Only the state shows whether the command was applied:
+        it may get lost, or be applied twice if it is proposed twice.
         """
         assert len(command) < COMMAND_MAX_BYTES
         return self._propose(bytes([REGULAR]) + command)
 
     def add_voter(self, name: str, done: Done) -> None:
-        """Have a member vote that follows already."""
+        """Make a member a voter that follows the log already."""
         self._change("add", name, done)
 
     def remove_voter(self, name: str, done: Done) -> None:
-        """Have a member vote no more."""
+        """Make a member cease to vote."""
         self._change("remove", name, done)
 
     def resign(self) -> None:
-        """Have somebody else lead, if this member does."""
+        """Step down, if this member leads."""
         self._leaves = self._leaves or self.is_leader
         self._wake_core()
 
@@ -317,7 +317,7 @@ class Replica:
             self._core.propose(command)
             self._is_core_due = True
         else:
-            # No promise: it need not wait for the disk.
+            # A proposal promises nothing, so it need not wait for the disk.
             return self._send_now(leader, encode_own(self.term, Propose(command=command)))
         return True
 
@@ -335,7 +335,7 @@ class Replica:
     # --- the core's host ---
 
     def send(self, peer: str, message: CoreMessage) -> None:
-        """See `Host.send`."""
+        """Send a message of the core to a peer, once the journal is synced as far as the message promises."""
         if peer not in self._links:
             return
         data = encode(self._core.term(), message)
@@ -348,11 +348,11 @@ class Replica:
         self._push_as_leader(peer, data)
 
     def apply(self, index: int, command: bytes) -> None:
-        """See `Host.apply`."""
+        """Apply a committed entry to the state."""
         self._state.apply(index, command)
 
     def may_campaign(self) -> bool:
-        """See `Host.may_campaign`."""
+        """Return True if an election has a chance; ask the other voters if their answers are not known."""
         voters, term = self.voters, self._core.term()
         if voters != {self.name} and (self._own_disk.is_stuck(self._now()) or self._owes()):
             return False  # its own vote could not be kept, or does not count
@@ -367,20 +367,20 @@ class Replica:
         return False
 
     def reconfigured(self) -> None:
-        """See `Host.reconfigured`."""
+        """Follow a change of the voters."""
         self._core.relink(self._links)
         self._count_links()
         self._debts.keep(self.voters)
         self._wake_core()
 
     def asked_to_leave(self) -> None:
-        """See `Host.asked_to_leave`."""
+        """Step down at the end of the tick, as this leader is to cease to vote."""
         self._leaves = True
 
     # --- messages ---
 
     def _take(self, peer: str, received: Received) -> bool:
-        """A message of a peer; whether it is a reason for a tick in itself. Raises BadMessage."""
+        """Take a message of a peer. Returns: True if `tick` should follow soon for it alone. Raises BadMessage."""
         (kind, term, body), now = received, self._now()
         self._core.enter()
         if kind in VOTERS_ONLY and not self._may_lead(peer, now):
@@ -406,13 +406,13 @@ class Replica:
         elif kind == "next_index":
             self._hear_follower(peer, term, received)
         elif self.is_leader and not self._journal.is_full:
-            # A proposal: whoever is no leader any more drops it, as forwarding could go round.
+            # A proposal. A former leader drops it, since forwarding could go in circles.
             self._core.deliver(peer, to_core(received))
         self._is_core_due = self._is_core_due or kind not in QUIET
         return False
 
     def _may_lead(self, peer: str, now: float) -> bool:
-        """Whether to listen to a peer in what only voters say."""
+        """Return True if messages that only voters may send are accepted from this peer."""
         if peer in self.voters or peer == self._core.leader_name():
             return True
         patience_s = _ORPHAN_ELECTIONS * self._options.election_max_s
@@ -420,7 +420,7 @@ class Replica:
 
     def _hear_leader(self, peer: str, term: int, received: Received, now: float) -> None:
         if term < self._core.term():
-            # PySyncObj says nothing, and the old leader would go on for ever.
+            # PySyncObj would not answer, and the old leader would never learn that it is not the leader any more.
             self._push(peer, encode_own(self._core.term(), AnswerVote(term=term, is_granted=False)))
             return
         if self._core.is_leader() and term == self._core.term():
@@ -430,7 +430,7 @@ class Replica:
         self._core.deliver(peer, to_core(received))
         if self.applied_index != applied:
             self._notices.soon(now)
-        self._owes()  # which says so when it does no more
+        self._owes()  # it reports when this member has caught up
 
     def _hear_follower(self, peer: str, term: int, received: Received) -> None:
         count, sent_at = self._in_flight.get(peer, (0, 0.0))
@@ -450,7 +450,7 @@ class Replica:
             self._elections.hurry(soon)
 
     def _answer(self, peer: str, question: AskVote, now: float) -> None:
-        """Whether we would vote for a peer."""
+        """Tell a peer whether this member would vote for it."""
         is_granted = not (
             self._core.is_leader()
             or self._owes()
@@ -486,7 +486,7 @@ class Replica:
     # --- a tick ---
 
     def _run(self) -> None:
-        """Run the core, again if that has changed who leads, and send what is new."""
+        """Run the core, again if its term or role has changed, and send the news."""
         core = self._core
         for _ in range(_ROUNDS_MAX):
             self._is_core_due = False
@@ -497,7 +497,7 @@ class Replica:
                 self._break(str(unreadable))
                 return
             except Exception:
-                # A fault of the program: the entry would be applied again and again.
+                # A bug: without a stop the entry would be applied again and again.
                 self._break("an entry of the log could not be applied")
                 raise
             if self._stands:
@@ -510,8 +510,8 @@ class Replica:
         self._wake_core()
 
     def _can_announce(self) -> bool:
-        """Whether this leader has something new and a majority would get it at once: while it is busy with what went
-        out before, more gathers for the next round (ring §3: PySyncObj sends again what is in flight).
+        """Return True if this leader has news that a majority would get at once. While members are busy with earlier
+        appends, more news gathers (ring §3: PySyncObj sends appends again that are under way).
         """
         if self._core.is_announced():
             return False
@@ -524,9 +524,7 @@ class Replica:
         return 2 * idle > len(voters)
 
     def _leave(self) -> bool:
-        """Lead no more, and let the others know at once: that promises nothing, so it does not wait for the disk.
-        Whether it led.
-        """
+        """Step down, and tell the other voters at once: this needs no promise of the disk. Returns: True if it led."""
         self._leaves = False
         if not self.is_leader or self.voters == {self.name}:
             return False
@@ -548,7 +546,7 @@ class Replica:
             self._snapshot_ready()
 
     def _say_applied(self, peer: str, notice: Applied) -> None:
-        """No promise: it need not wait for the disk."""
+        """Send a notice, which promises nothing, so it need not wait for the disk."""
         self._send_now(peer, encode_own(self._core.term(), notice))
 
     def _hear_applied(self, peer: str, notice: Applied) -> bool:
@@ -575,7 +573,7 @@ class Replica:
         return max(min(due, self._notices.due(self.applied_index)), now + 0.001)
 
     def _snapshot_ready(self) -> None:
-        """There are pieces of a snapshot to send."""
+        """Send pieces of a snapshot, which are ready."""
         self._core.hurry()
         self._wake_core()
 

@@ -24,7 +24,7 @@ class StateMachine(Protocol):
     """
 
     def apply(self, index: int, command: bytes) -> None:
-        """Apply a committed entry. An exception stops this member for good."""
+        """Apply a committed entry. An exception stops this member until the node restarts."""
 
     def snapshot(self) -> Iterator[bytes]:
         """Return the state as it is now, as items; they may be made later, as they are asked for."""

@@ -1,4 +1,4 @@
-"""One turn's news of a master for its mirrors, as one payload of the ring.
+"""The changes of a queue in one turn, which its master sends to the mirrors as one payload of the ring.
 
     batch     = next_seq:longlong mastership:longlong count:short (sender:longlong number:longlong)* step*
     step      = length:long (operation | roll | handover | sync-mode | sender-gone | clock)
@@ -166,5 +166,5 @@ def _decode_roll(raw: bytes) -> Roll:
     senders, at = _decode_pairs(raw, _ROLL_HEAD.size, count)
     bounds = unpack_from(f">{(len(raw) - at) // 8}Q", raw, at)
     if (len(raw) - at) % 16 or any(low >= high for low, high in pairwise(bounds)):
-        raise Malformed("a roll of numbers that are none")
+        raise Malformed("an inventory with invalid numbers")
     return Roll(member, tuple(map(range, bounds[::2], bounds[1::2])), senders)

@@ -4,7 +4,7 @@
         has the master taken over? ─ is a mirror too slow? ─ should the master move? ─ add ─ drop ─ unmirror
 
 Each look begins with the present view and the present wishes: earlier wishes are not remembered, so a policy may
-change at any time and any proposal may be lost. Views make each change safe by itself: a master moves to a
+change at any time and any proposal may be lost. Views make each single change safe: a master moves to a
 synchronised mirror or not at all. A member that comes or goes concerns every queue: those are looked at some at a
 time, and only so many proposals are on their way.
 
@@ -141,7 +141,7 @@ class Caretaker:
         self._renew()
 
     def disks_changed(self, stuck: frozenset[str]) -> None:
-        """Take the nodes whose message disks are stuck. A node whose disk goes on is not shunned any more."""
+        """Take the nodes whose message disks are stuck. A node whose disk works again is not shunned any more."""
         for node in self._stuck - stuck:
             self._back_offs.pop(node, None)
         self._stuck = stuck

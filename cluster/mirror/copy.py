@@ -1,6 +1,6 @@
-"""What a mirror has of a queue: its messages by number, in memory and on disk, until the queue is to be had from them.
+"""A mirror's copy of a queue: its messages by number, in memory and on disk, until a promotion makes a queue of them.
 
-A copy knows nothing of who gets what: no order of delivery, no consumers, no message that is out with a client. Runs
+A copy knows nothing of deliveries: no order, no consumers, no message that is out with a client. Runs
 stay whole, so what the master says costs per run. Persistent messages of a durable queue are kept as a queue keeps
 them. Where memory is short the oldest leave it: all that is in memory has higher numbers than all that is on disk only.
 
@@ -8,8 +8,8 @@ them. Where memory is short the oldest leave it: all that is in memory has highe
                              └────────────┬─────────────┘
                           fill: a backlog, to be delivered again
 
-A copy that joined late *owes* what it lacks of what the master has. Whether it lacks something is a matter of numbers,
-not of how many there are: what is requeued at the master keeps its number, and is still owed.
+A copy that joined late *owes* the messages that the master has and it lacks. These are known by their numbers,
+not by their count: a message that is requeued at the master keeps its number, and is still owed.
 Source: reliability §4.5, §4.6; docs/internals/disk.md, "Paging".
 """
 
@@ -32,11 +32,10 @@ from node.queue.run import Absent, Batch, Run, bytes_of
 from node.queue.storage import NO_STORE_ID, Page, QueueStorage
 
 MESSAGES_MAX: Final = 1 << 32
-"""In one queue: so many would take some hundred megabytes for their numbers alone."""
+"""The most messages in one queue: so many would take some hundred megabytes for their numbers alone."""
 
 _HUSKS_MAX: Final = 1024
-"""Parts of which nothing is left kept among the others before the list is rebuilt, so that rebuilding costs nearly
-nothing."""
+"""The number of empty parts at which the list of parts is rebuilt without them: so many that rebuilding is rare."""
 
 
 class _Part:
@@ -56,7 +55,7 @@ class Copy:
     embed_max_bytes: contents of at least this size go to the message store.
 
     held: the numbers of all messages that are here.   next_seq: above all that ever were in the queue.
-    owed: the numbers of those that the master has and this copy lacks; None as long as nobody has said.
+    owed: the numbers of those that the master has and this copy lacks; None until the master has sent its inventory.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Copy:
         embed_max_bytes: int,
     ) -> None:
         self.is_durable = record.durable and record.exclusive_owner is None
-        """Whether persistent messages in it survive the node."""
+        """True if persistent messages in it survive a restart of the node."""
         self.held = NumberSet()
         self.next_seq = 1
         self.owed: NumberSet | None = None
@@ -87,7 +86,7 @@ class Copy:
     # --- what the master does ---
 
     def enqueue(self, entry: Enqueue) -> None:
-        """New messages, contents embedded. Raises: Malformed."""
+        """Add new messages, with their contents embedded. Raises: Malformed."""
         if entry.first_seq < self.next_seq:
             raise Malformed(f"message {entry.first_seq} comes when {self.next_seq} is the next")
         seqs = entry.seqs
@@ -96,16 +95,20 @@ class Copy:
         self._take_in(entry)
 
     def hear_clock(self, at_ms: int, now: float) -> None:
-        """What time it is at the master's node, which says by that when messages expire. Here it is `now`."""
+        """Note the time of the master's node, to which expiry times refer.   now: the same moment on this node's
+        clock.
+        """
         self._master_epoch_s = at_ms / 1000 - now
 
     @property
     def epoch_s(self) -> float:
-        """What has to be added to this node's clock for the times at which messages expire, as `install` takes them."""
+        """The difference between the time to which expiry times refer and this node's clock, in seconds, as `install`
+        takes it.
+        """
         return self._epoch() if self._master_epoch_s is None else self._master_epoch_s
 
     def remove(self, ranges: Iterable[range]) -> None:
-        """Messages are done with. What is not here is no longer owed."""
+        """Remove messages that are settled. Those that this copy lacked are no longer owed."""
         owed, held = self.owed, self.held
         for numbers in ranges:
             if owed:
@@ -117,7 +120,7 @@ class Copy:
                     self._drop(seqs)
 
     def delivered(self, ranges: Iterable[range], count: int) -> None:
-        """Messages came back from clients so often by now."""
+        """Note how often messages have come back from clients."""
         for numbers in ranges:
             for seqs in self.held.intersection(numbers):
                 paged = range(seqs.start, min(seqs.stop, self._paged.stop))
@@ -135,9 +138,9 @@ class Copy:
     # --- what is missing ---
 
     def roll(self, ids: Sequence[range], next_seq: int) -> None:
-        """These are all messages of the queue: forget others; those that are not here are owed.
+        """Take the inventory: forget all other messages, and owe those that are not here.
 
-        next_seq: above all that ever were in it.   Raises: Malformed.
+        next_seq: above all that ever were in the queue.   Raises: Malformed.
         """
         if sum(map(len, ids)) > MESSAGES_MAX:
             raise Malformed("more messages than a queue may have")
@@ -147,7 +150,7 @@ class Copy:
         self.next_seq = max(self.next_seq, next_seq, there.stop)
 
     def install(self, entries: Iterable[Enqueue]) -> None:
-        """Messages that the master had before this copy began, contents embedded: what is owed of them is taken."""
+        """Store those owed messages that the master had before this copy began. Their contents are embedded."""
         if not self.owed:
             return
         for entry in entries:
@@ -164,7 +167,7 @@ class Copy:
 
     @property
     def memory_bytes(self) -> int:
-        """What the messages in memory cost, about."""
+        """The bytes that the messages in memory cost, about."""
         return self._body_bytes + self._count * MESSAGE_BYTES
 
     @property
@@ -187,7 +190,7 @@ class Copy:
             first = seqs.stop
 
     def _put(self, run: Run) -> None:
-        """Put a run to its place.   run: its contents may be the sender's."""
+        """Put a run in its place.   run: the list of its contents may be the caller's, so it is copied."""
         parts, start, count = self._parts, run.seqs.start, len(run.contents)
         self._count += count
         self._body_bytes += run.body_bytes
@@ -207,7 +210,7 @@ class Copy:
             parts.insert(at, _Part(run))
 
     def _drop(self, seqs: range) -> None:
-        """Let go of consecutive messages, all of which are here, and have the storage forget them."""
+        """Drop consecutive messages, all of which are here, and have the storage forget them."""
         bound = self._paged.stop
         if seqs.start < bound:
             self._paged.forget(range(seqs.start, min(seqs.stop, bound)))
@@ -242,16 +245,16 @@ class Copy:
             run.contents = []
 
     def _index(self, number: int) -> int:
-        """The part in which a number is that is in memory."""
+        """Return the index of the part in memory that has this number."""
         parts, head = self._parts, self._head
         if head < len(parts) and number in parts[head].run.seqs:
             return head  # it mostly is the oldest that goes
         index = bisect_right(parts, number, lo=head, key=_first_seq) - 1
-        assert number in parts[index].run.seqs, "what is held is somewhere"
+        assert number in parts[index].run.seqs, "held messages are in memory or on disk"
         return index
 
     def _cut_at(self, number: int) -> int:
-        """The first part from a number on; a part that has the number inside is cut there."""
+        """Return the index of the first part from a number on; a part with the number inside is cut there."""
         parts = self._parts
         index = bisect_left(parts, number, lo=self._head, key=_first_seq)
         if index > self._head and parts[index - 1].live and number < parts[index - 1].run.seqs.stop:
@@ -264,7 +267,7 @@ class Copy:
         return index
 
     def _runs_of(self, part: _Part) -> list[Run]:
-        """What is left of a part."""
+        """Return the messages of a part that are still here."""
         run = part.run
         if part.live == len(run.contents):
             return [run]
@@ -272,7 +275,7 @@ class Copy:
         return [run[seqs.start - first : seqs.stop - first] for seqs in self.held.intersection(run.seqs)]
 
     def _runs(self) -> Iterator[Run]:
-        """All in memory, in order."""
+        """Yield all messages in memory, in order."""
         for index in range(self._head, len(self._parts)):
             part = self._parts[index]
             if part.live:
@@ -295,10 +298,10 @@ class Copy:
     # --- to disk ---
 
     def page_out(self, limit_bytes: int) -> int:
-        """Take messages out of memory, the oldest first; how many bytes of memory that was.
+        """Take messages out of memory, the oldest first; return how many bytes of memory that freed.
 
-        limit_bytes: stop when that much is out. Nothing leaves while the copy becomes a queue, as what is on disk is
-            being counted then: the queue will page.
+        limit_bytes: stop when that much is out. Nothing leaves while the copy becomes a queue, as its messages on
+            disk are being counted then: the queue will page.
         """
         if not self._storage.can_page or not self._count or self._is_filling:
             return 0
@@ -338,7 +341,7 @@ class Copy:
         self._tidy()
 
     def note_deliveries(self) -> None:
-        """Tell the storage which messages came back from clients: the node stops."""
+        """Tell the storage which messages came back from clients. Called when the node stops."""
         if self.is_durable:
             for run in self._runs():
                 if run.is_indexed and run.deliveries > 1:
@@ -347,7 +350,9 @@ class Copy:
     # --- its beginning and its end ---
 
     def adopt(self, next_seq: int, pages: Iterable[Page], alive: Iterable[range]) -> None:
-        """Begin with what a recovery found, before anything else comes.   alive: the numbers that the pages count."""
+        """Begin with the messages that a recovery found, before anything else comes.   alive: the numbers that the
+        pages count.
+        """
         for numbers in alive:
             self.held.add(numbers)
         for page in pages:
@@ -389,11 +394,12 @@ class Copy:
         epoch: Callable[[], float],
         embed_max_bytes: int,
     ) -> tuple[Self, list[range]]:
-        """The copy that a queue becomes when another node is its master.
+        """Return the copy that a queue becomes when another node becomes its master.
 
         live: the numbers of all its messages.   loose: those that are out with clients or on their way elsewhere;
-            contents that are None are not of them.
-        Returns: also the numbers that are nowhere; the copy owes them. The backlog is empty afterwards.
+            contents that are None are left out.
+        Returns: also the numbers of messages that were not found; the copy owes them. The backlog is empty
+        afterwards.
         """
         copy = cls(queue.record, queue.storage, place, epoch, embed_max_bytes)
         copy.next_seq = queue.next_seq
@@ -437,7 +443,9 @@ class Copy:
                 self._storage.forget(numbers, first)
 
     def _take_over(self, runs: list[Run], missing: NumberSet) -> None:
-        """Have these runs in memory, beside what is paged, or page them as well.   missing: of what is held."""
+        """Keep these runs in memory, beside paged messages, or page them as well.   missing: those of `held` that
+        were not found.
+        """
         for numbers in missing:
             self.held.discard(numbers)
         self.owed = missing
@@ -453,7 +461,7 @@ class Copy:
             self._page_out_below(self._paged.stop)
 
     def drop(self) -> None:
-        """The copy is of no use any more: let go of all, in memory and on disk."""
+        """Forget all messages, in memory and on disk: the copy is of no use any more."""
         self._let_go()
         self.owed = None
         self._storage.drop()
@@ -467,9 +475,9 @@ class Copy:
 
 
 def numbers_of(queue: Queue, loose: Iterable[Run], in_segments: Iterable[range]) -> NumberSet:
-    """The numbers of all messages of a queue.
+    """Return the numbers of all messages of a queue.
 
-    loose: see `Copy.taken_from`.   in_segments: the numbers of what its storage has there.
+    loose: see `Copy.taken_from`.   in_segments: the numbers that its storage has in segments.
     """
     found = NumberSet(in_segments)
     for level in queue.backlog.levels:
@@ -493,7 +501,7 @@ def _start(run: Run) -> int:
 
 
 def _continues(part: _Part, run: Run) -> bool:
-    """Whether a run can become part of the one before it."""
+    """True if a run can become part of the one before it."""
     before = part.run
     return (
         before.envelope is run.envelope
@@ -508,7 +516,7 @@ def _continues(part: _Part, run: Run) -> bool:
 
 
 def _open_pieces(run: Run) -> Iterator[Run]:
-    """What of a run is with a client still, by consecutive numbers."""
+    """Yield the messages of a run that are still with a client, by consecutive numbers."""
     for piece in run.pieces():
         contents: list[bytes | None] = list(piece.contents)
         if None not in contents:

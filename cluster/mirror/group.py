@@ -61,7 +61,7 @@ class Group:
         self.is_gone = False
         """True if the view shows that, and does not want its copy, which is dropped."""
         self.defect = ""
-        """Why the copy is of no use; empty: it is of use."""
+        """The reason why the copy is of no use; empty: it is of use."""
         self._mirrors = mirrors
         self._broker = mirrors.broker
         self._source: SyncSource | None = None
@@ -365,14 +365,14 @@ class Group:
 
     @property
     def newly_pending(self) -> int:
-        """How many more bytes a master here has under way than at the last call: ask for it once in a turn."""
+        """Return how many more bytes a master here has under way than at the last call. Called once in a turn."""
         before, self._counted = self._counted, self.member.pending_bytes if self.is_acting else 0
         return self._counted - before
 
     def broadcast(self, payload: bytes) -> int:
         """Broadcast a payload, and return its number."""
         number = self.member.broadcast(payload)
-        # The leader looks after this node's disk. A mark that waited for it would go after the broadcast by itself.
+        # The leader waits for this node's disk itself. A mark that waited for it would need a message of its own.
         self.member.on_disk(self.id, number)
         return number
 
@@ -566,7 +566,7 @@ class Group:
             self.leader.forget_senders(self._mirrors.incarnations_up)
 
     def unmirror(self) -> None:
-        """Go on here without a view."""
+        """Continue the queue on this node without a view."""
         for leader in self._leaders():
             leader.go_on_alone()
         self.close(is_safe=True)

@@ -2,7 +2,7 @@
 
     ViewChanged ─► happenings(before, after) ─► a promotion, a copy more or less, too few copies, stopped, back again
 
-Each is told once in a cluster: by the master's node, or if there is none by a node that had a copy (`is_speaker`).
+Each is reported once in a cluster: by the master's node, or without one by a node that had a copy (`is_speaker`).
 
 Source: management §6.3; reliability §4.6, S12; amqp-behaviour §9.4.
 """

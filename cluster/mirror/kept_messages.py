@@ -1,4 +1,4 @@
-"""The messages of a copy that was not taken when its queue came back, for the mirror that this node has of it now.
+"""The messages of a copy that was not chosen when its queue came back, for the mirror that this node has of it now.
 
 Messages of the copy that was taken may turn out to be unreadable before any mirror is synchronised. The other copies
 are still where they were then. The view knows which numbers are the same messages in all of them (`View.common`);

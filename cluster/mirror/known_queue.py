@@ -8,8 +8,10 @@ from node.catalogue.records import QueueRecord
 
 
 class KnownQueue:
-    """One mirrored queue.   kind: which live queue clients here have: where, and since when.   group: if a copy is
-    here.
+    """One mirrored queue.
+
+    kind: which live queue the clients of this node have: where it lives, and since when.   group: None without a copy
+        here.
     """
 
     __slots__ = ("group", "kind", "record")

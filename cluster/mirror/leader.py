@@ -1,8 +1,8 @@
-"""The master's side of a mirrored queue: tells the ring what happens to its messages, and who waits when they are safe.
+"""The master's side of a mirrored queue: broadcasts changes of its messages, and settles waiters once they are safe.
 
     Queue ── enqueued, removed ─► gathered ─ end of the turn ─► Batch ─► ring ─► confirmed, durable ─► waiters settled
 
-What came in and was done with in the same turn never leaves the node: its mirrors need not know that it was there.
+A message that came in and was settled in the same turn never leaves the node: its mirrors need not know of it.
 Source: reliability §4.4, §4.8; docs/internals/mirrors.md, "A publish".
 """
 
@@ -23,26 +23,28 @@ if TYPE_CHECKING:
     from node.queue.live_queue import HeldPublisher
 
 CONGESTED_BYTES: Final = 16 * 1024 * 1024
-"""Payloads of one queue that are not at every mirror: with more its publishers are not read from."""
+"""The bytes of one queue's payloads that some mirror still lacks; above it the queue's publishers are not read from."""
 
 NODE_BYTES: Final = 64 * 1024 * 1024
-"""The same of all queues whose master is on this node: with more, those that have something under way hold on."""
+"""The same for all queues together whose master is on this node; above it each queue with payloads under way holds back
+its publishers."""
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
-"""Contents that are broadcast together, unless they came in together."""
+"""The most bytes of contents in one broadcast; what gathers beyond it begins another one."""
 
 _ALL: Final = 1 << 62
-"""More than any broadcast's number."""
+"""A number above that of any broadcast."""
 
 RUN_MAX: Final = 4096
-"""Messages at which an Enqueue grows no more; as a run of the queue."""
+"""The most messages of an Enqueue to which more are joined; the same limit as for a queue's runs."""
 
 
 class Ring(Protocol):
-    """What a leader needs of its group.
+    """The part of a group that its leader uses.
 
-    now: the broker's clock.   next_number: of the next broadcast.   is_alone: nobody else is to hear of it.
-    pending_bytes: of broadcasts that are not everywhere.   is_node_full: those of all queues are too many.
+    now: the broker's clock.   next_number: of the next broadcast.   is_alone: the ring has no other member.
+    pending_bytes: of broadcasts that have not come round.   is_node_full: all queues together have too many of these
+        bytes.
     """
 
     @property
@@ -61,17 +63,17 @@ class Ring(Protocol):
     def is_node_full(self) -> bool: ...
 
     def broadcast(self, payload: bytes) -> int:
-        """Send to all; its number. Marks that go round with it are about the disks of the others."""
+        """Send a payload to all members; return its number. Its marks tell how far the others' disks are."""
 
     def touch(self) -> None:
-        """There is something to broadcast: call `flush` at the end of the turn."""
+        """Note that there is something to broadcast: the group calls `flush` at the end of the turn."""
 
 
 class Leader:
-    """A `Mirror`.
+    """Replicates a queue from its master's node. A `Mirror` for the queue.
 
     live: numbers of all messages that are in the queue or with clients.
-    senders: the last publish of each front end.   mastership: names it.
+    senders: the number of the last publish of each front end.   mastership: the number of the queue's mastership.
     epoch_s: see `Storage.epoch_s`.
     """
 
@@ -100,18 +102,18 @@ class Leader:
         self._new_senders: dict[int, int] = {}
         self._steps: list[Step] = []
         self._sent: deque[tuple[int, float]] = deque()
-        """Broadcasts that are not everywhere, and when they were made."""
+        """The numbers of broadcasts that have not come round, and when each was made."""
         self.is_due = False
-        """Whether there is a batch to send, be it an empty one."""
+        """True if `flush` has a batch to send, even an empty one."""
         self.first_number = ring.next_number
-        """Of this mastership's broadcasts."""
+        """The number of this mastership's first broadcast."""
         self._confirmed = self._mark = self._durable = self.first_number - 1
         self._waiting: deque[_Waiting] = deque()
         self._keeping: deque[_Waiting] = deque()
         self.is_own_disk_enough = False
-        """Whether persistent messages are confirmed without the disks of mirrors: `ha-confirm` is `master`."""
+        """True if confirms of persistent messages do not wait for the mirrors' disks: `ha-confirm` is `master`."""
         self._is_broken = False
-        """Whether our own disk keeps nothing any more."""
+        """True if this node's disk has failed."""
         self._disk_asked = self._disk_done = self.first_number - 1
         self._relief: dict[HeldPublisher, None] = {}
 
@@ -119,34 +121,34 @@ class Leader:
 
     @property
     def is_congested(self) -> bool:
-        """See `Mirror.is_congested`."""
+        """True if publishers should hold on, as too many bytes are on their way to the mirrors."""
         pending_bytes = self._ring.pending_bytes
         return pending_bytes > (0 if self._ring.is_node_full else CONGESTED_BYTES)
 
     def await_relief(self, publisher: "HeldPublisher") -> None:
-        """See `Mirror.await_relief`."""
+        """Call `publisher.peer_relieved()` once the congestion is over, or the queue has moved."""
         self._relief[publisher] = None
         self.relieve()
 
     def relieve(self) -> None:
-        """Let those go on who wait for it, if there is room."""
+        """Call the publishers back that wait for relief, if there is room again."""
         if self._relief and self._ring.pending_bytes <= (
             0 if self._ring.is_node_full else CONGESTED_BYTES // 2
         ):
             self.release()
 
     def release(self) -> None:
-        """Let them go on: there is room, or the queue has moved."""
+        """Call all publishers back that wait for relief: there is room, or the queue has moved."""
         relief, self._relief = self._relief, {}
         for publisher in relief:
             publisher.peer_relieved()
 
     def enqueued(self, batch: Published, first_seq: int, expiry: float) -> None:
-        """See `Mirror.enqueued`."""
+        """Gather messages that came into the queue, with numbers from `first_seq` on."""
         envelope, contents, size = batch.envelope, batch.contents, batch.size
         new_bytes = size * len(contents) if size != MIXED_SIZES else sum(map(len, contents))
         if self._fresh and self._fresh_bytes + new_bytes > BATCH_BYTES:
-            self.flush()  # all that belongs to those that came before has been told
+            self.flush()  # the queue has reported everything about the earlier messages
         self._fresh_bytes += new_bytes
         fresh, stop = self._fresh, first_seq + len(contents)
         self.next_seq = stop
@@ -168,7 +170,7 @@ class Leader:
         fresh.append(Run(envelope, range(first_seq, stop), contents.copy(), size, expiry))
 
     def removed(self, seqs: range) -> None:
-        """See `Mirror.removed`."""
+        """Gather the numbers of messages that have left the queue and will not come back."""
         if not self._gone:
             self._touch()
         if seqs.step == 1:
@@ -177,26 +179,26 @@ class Leader:
             self._gone += _solid(seqs)
 
     def returned(self, seqs: range, deliveries: int) -> None:
-        """See `Mirror.returned`."""
+        """Gather how often messages have come back from clients."""
         self._returned.append((seqs, deliveries))
         self._touch()
 
     def received(self, sender: int, number: int) -> None:
-        """See `Mirror.received`."""
+        """Note the number of the last publish that came from a front end."""
         self._new_senders[sender] = number
         self._touch()
 
     def last_received(self, sender: int) -> int:
-        """See `Mirror.last_received`."""
+        """Return the number of a front end's last publish, here or at an earlier master; 0 if there was none."""
         return self._new_senders.get(sender) or self.senders.get(sender, 0)
 
     @property
     def last_received_of_all(self) -> dict[int, int]:
-        """The same for each front end of which one came in."""
+        """The number of the last publish of each front end, by its incarnation."""
         return self.senders | self._new_senders
 
     def await_stable(self, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
-        """See `Mirror.await_stable`."""
+        """Settle (first, last) once all that came into the queue so far is at every member; is_kept: and on disks."""
         is_kept = is_kept and self._is_durable
         number = self._ring.next_number - (0 if self.is_due else 1)
         if number <= (self._durable if is_kept else self._confirmed):
@@ -213,37 +215,41 @@ class Leader:
     # --- what the group says ---
 
     def say(self, step: Step) -> None:
-        """Tell the mirrors something beside what happens to messages."""
+        """Add a step for the mirrors that is not about messages."""
         self._steps.append(step)
         self._touch()
 
     def begin(self) -> None:
-        """Have become master. A first batch goes out in any case: who waits for what came before waits for it."""
+        """Begin as master. A first batch goes out even if it is empty: waiters for earlier messages wait for it."""
         self._touch()
 
     def roll(self, member: int) -> None:
-        """A member that is not synchronised is to know what there is. Everything gathered so far comes before it."""
+        """Send the inventory to a member that is not synchronised, after everything that has gathered so far."""
         self.flush()
         self.say(Roll(member, tuple(self.live.ranges()), self.senders))
         self.flush()
 
     def forget_senders(self, up: Collection[int]) -> None:
-        """Only the front ends with these incarnations are up."""
+        """Forget the front ends that are gone.   up: the incarnations of those that are not."""
         for sender in [sender for sender in self.senders if sender not in up]:
             del self.senders[sender]
             self.say(SenderGone(sender))
 
     def set_sync(self, *, is_on: bool) -> None:
-        """An operator wants the mirrors synchronised, or not any more."""
+        """Tell the mirrors to synchronise, or to stop that, as an operator asked."""
         self.say(SyncMode(is_on))
 
     def hand_over(self, version: int) -> None:
-        """Say the last word, as the view of this version wants."""
+        """Broadcast the last batch of this mastership, as the view of this version says."""
         self.say(Handover(version))
         self.flush()
 
     def progress(self, confirmed: int, durable: int) -> None:
-        """Our broadcasts up to these are at every member, and on every other member's disk that counts."""
+        """Settle the waiters of broadcasts that have come round.
+
+        confirmed: up to this number every member has our broadcasts.   durable: up to this number they are on the
+            disk of each other member that counts.
+        """
         if confirmed > self._confirmed:
             self._confirmed = confirmed
             sent = self._sent
@@ -263,9 +269,10 @@ class Leader:
             _settle(self._keeping, durable)
 
     def abandon(self, *, is_safe: bool) -> None:
-        """Nothing more will be heard of what is under way: tell who waits that it `is_safe`, or that nobody knows.
+        """Settle all waiters, since no more broadcasts will come round.
 
-        It is safe when the queue is gone; then whatever is still published to it counts as safe, too.
+        is_safe: the queue is gone, so all publishes to it count as safe, later ones too; else their outcome is
+            unknown.
         """
         if is_safe:
             self._confirmed = self._durable = _ALL
@@ -276,44 +283,45 @@ class Leader:
         self.release()
 
     def go_on_alone(self) -> None:
-        """There are no mirrors any more: who waits for disks waits for our own."""
+        """Wait for this node's disk in place of the mirrors' disks: the last mirror has left."""
         keeping, self._keeping = self._keeping, deque()
         for each in keeping:
             self._storage.await_safety(each.waiter, each.first, each.last)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits."""
+        """True if nothing waits for a broadcast, and none is due."""
         return not (self._waiting or self._keeping or self.is_due)
 
     @property
     def gathered_count(self) -> int:
-        """Messages that came in since the last broadcast."""
+        """The number of messages that came in since the last broadcast."""
         return self.next_seq - self._fresh[0].seqs.start if self._fresh else 0
 
     @property
     def is_disk_awaited(self) -> bool:
-        """Whether somebody waits for disks."""
+        """True if a confirm waits for disks."""
         return bool(self._keeping)
 
     @property
     def disk_state(self) -> DiskState:
-        """How far disks are, and whether that matters."""
+        """The numbers up to which disks have the broadcasts, and the first one that a confirm waits for."""
         awaited = self._keeping[0].number if self._keeping else None
         return DiskState(awaited, self._confirmed, self._mark, self._disk_done, self.is_own_disk_enough)
 
     @property
     def oldest_number(self) -> int | None:
-        """The first broadcast that is not everywhere."""
+        """The number of the oldest broadcast that has not come round; None if all have."""
         return self._sent[0][0] if self._sent else None
 
     def oldest_age_s(self, now: float) -> float:
-        """How long it has been under way; 0: there is none."""
+        """Return for how many seconds the oldest broadcast has been under way; 0 if none is."""
         return now - self._sent[0][1] if self._sent else 0.0
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`: our own disk has these broadcasts, or never will. Then this node ends, and who waits is
-        answered by the next master.
+        """Note that this node's disk has these broadcasts, or has failed.
+
+        After a failure this node ends, and the next master answers the publishers.
         """
         if is_safe:
             self._disk_done = last
@@ -343,7 +351,7 @@ class Leader:
         self._new_senders = {}
         number = self._broadcast(batch)
         if self._is_durable and (has_kept or is_first or self._disk_done < self._disk_asked):
-            # The first one stands for all that this node kept before it was master, too.
+            # The first broadcast also stands for all that this node kept before it became master.
             self._disk_asked = number
             self._storage.await_safety(self, number, number)
         elif not self._is_broken:
@@ -357,9 +365,10 @@ class Leader:
         return number
 
     def _send_large(self, steps: list[Step]) -> list[Step]:
-        """Broadcast messages that came in together and are too large for that, but for the last ones.
+        """Broadcast messages that came in together and are too large for one broadcast, except for the last part.
 
-        Returns: these, and what else there is to tell: who sent them is told with them, so nobody sends them again.
+        Returns: the last part, and the steps that are not about messages. The publish numbers of front ends go out
+        with these, so no front end sends a publish again of which only some parts came.
         """
         pieces = [piece for step in steps if isinstance(step, Enqueue) for piece in _pieces(step)]
         expected = self._ring.next_number
@@ -367,11 +376,13 @@ class Leader:
             self._broadcast(Batch(piece.seqs.stop, self.mastership, {}, [piece]))
         for waiting in (*self._waiting, *self._keeping):
             if waiting.number == expected:
-                waiting.number = self._ring.next_number  # for all of it
+                waiting.number = self._ring.next_number  # the last part of the messages it waits for
         return [*pieces[-1:], *(step for step in steps if not isinstance(step, Enqueue))]
 
     def _take_steps(self) -> tuple[list[Step], bool]:
-        """What has gathered, and whether any of it has to be on disk. What came and went meanwhile is left out."""
+        """Take the gathered steps, and whether any of them has to be on disk. Messages that came and left meanwhile
+        are not in them.
+        """
         fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
         first = fresh[0].seqs.start if fresh else self.next_seq
         for run in fresh:
@@ -404,7 +415,7 @@ def _needs_clock(step: Step) -> bool:
 
 
 def _pieces(entry: Enqueue) -> Iterator[Enqueue]:
-    """The same messages, so many together as are not too large."""
+    """Yield an Enqueue in parts of at most `BATCH_BYTES` of contents each."""
     begin = size = 0
     for at, content in enumerate(entry.contents):
         if size and size + len(content) > BATCH_BYTES:
@@ -415,12 +426,12 @@ def _pieces(entry: Enqueue) -> Iterator[Enqueue]:
 
 
 def _solid(seqs: range) -> list[range]:
-    """The same numbers in ranges of step 1."""
+    """Return the same numbers in ranges of step 1."""
     return [seqs] if seqs.step == 1 else [range(seq, seq + 1) for seq in seqs]
 
 
 def _without(runs: list[Run], gone: list[range]) -> list[Run]:
-    """What is left of runs without some numbers. Both rise."""
+    """Return the runs without some numbers. Both arguments are in rising order."""
     left: list[Run] = []
     waiting = deque(gone)
     for run in runs:
@@ -440,7 +451,7 @@ def _without(runs: list[Run], gone: list[range]) -> list[Run]:
 
 
 class _Waiting:
-    """Who waits for a broadcast."""
+    """A waiter, and the broadcast that it waits for."""
 
     __slots__ = ("first", "last", "number", "waiter")
 

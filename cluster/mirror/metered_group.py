@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class MeteredGroup(Group):
-    """A `Group` with an account. Work of its queue meanwhile, as a master that takes over, counts once."""
+    """A `Group` with an account. CPU time that its queue takes within one of these calls, as after a promotion,
+    counts once.
+    """
 
     def __init__(
         self, mirrors: "Mirrors", record: QueueRecord, id_: int, storage: QueueStorage, meter: Meter

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 FLUSH_S: Final = 0.002
-"""The time between two broadcasts of masters: what a moderate load gathers costs the ring once."""
+"""The time between two broadcasts of masters, so that a moderate load needs few broadcasts."""
 
 FEW: Final = 8
 FEW_FACTOR: Final = 2.5
-"""After fewer messages than that the next time comes so much later. Little is said then, but often: a broadcast costs
-all nodes what a hundred messages do, so it would be CPU, not this time, that confirms wait for."""
+"""The factor by which the next broadcast is delayed after one with fewer than `FEW` messages. A broadcast costs all
+nodes as much CPU time as a hundred messages, so many small ones would delay confirms by more than this."""
 
 RETRY_S: Final = 1.0
 """How often proposals are repeated, and unsettled groups are looked after."""
@@ -264,7 +264,7 @@ class Mirrors:
         )
 
     def _start_mirroring(self, record: QueueRecord) -> None:
-        """Begin to mirror a queue, which goes on as it is; its copies are still to come."""
+        """Begin to mirror a queue of this node; its copies are added later."""
         known = self._known[record.uid] = KnownQueue(record)
         live = self.broker.vhosts[record.vhost].queues[record.name]
         own = self._own(known.view)

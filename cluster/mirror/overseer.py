@@ -79,7 +79,7 @@ class Overseer:
         self.look_soon()
 
     def disks_changed(self) -> None:
-        """Note that message disks, here or of other nodes, are stuck or go on."""
+        """Note that message disks, here or of other nodes, are stuck or work again."""
         self.caretaker.disks_changed(self._broker.stuck_disks)
         self.look_soon()
 
@@ -121,7 +121,7 @@ class Overseer:
 
     @property
     def moving(self) -> int:
-        """How many masters of this node are to move before it stops."""
+        """The number of masters of this node that are to move before it stops."""
         return self.caretaker.moving
 
     def leave(self) -> None:
@@ -129,7 +129,7 @@ class Overseer:
         self.caretaker.stop()
         self.look_soon()
 
-    # --- what is proposed ---
+    # --- proposals ---
 
     def look_soon(self) -> None:
         """Look at queues at the end of the turn."""
@@ -171,7 +171,7 @@ class Overseer:
         self._timer = None
         self.look_soon()
 
-    # --- what is told ---
+    # --- reports ---
 
     def tell(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
         """Report the events of a queue's changed view.   cause: see `ViewChanged`."""

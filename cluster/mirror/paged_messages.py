@@ -154,7 +154,7 @@ class PagedMessages:
     # --- out ---
 
     def forget(self, seqs: range) -> None:
-        """Forget these messages, all of which are here and done with."""
+        """Forget these messages, all of which are here and were settled."""
         self.count -= len(seqs)
         for number, part in _cut(seqs, self._storage.segment_entries):
             segment = self._segments[number]
@@ -210,7 +210,7 @@ class PagedMessages:
         def scanned(absents: list[Absent]) -> None:
             segment = self._segments.pop(number, None)
             if segment is None:
-                return  # all of it was let go of
+                return  # all messages of the segment were forgotten meanwhile
             self.count -= segment.count
             for absent in absents:
                 found.add(absent.seqs)

@@ -11,11 +11,11 @@ from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import Parcel, decode_frame
 
 FRAME_MAX_BYTES: Final = 1024 * 1024
-"""The most bytes of parcels that share a frame; a single larger parcel goes by itself."""
+"""The most bytes of parcels that share a frame; a single larger parcel has a frame of its own."""
 
 EARLY_MAX_BYTES: Final = 64 * 1024 * 1024
 """The most that is kept for members that this node hasn't heard of yet. Beyond it the oldest parcel is dropped,
-whose queue may be deleted.
+as its queue may be deleted.
 """
 
 EARLY_AGE_MAX: Final = 60

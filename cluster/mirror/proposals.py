@@ -57,7 +57,7 @@ class Proposal:
 
 
 class _Timetable:
-    """When to look at which queue. A time that was replaced stays in the heap until it comes up."""
+    """The times at which queues are to be looked at. A time that was replaced stays in the heap until it comes up."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
@@ -108,7 +108,7 @@ class Proposals:
         self._later: list[str] = []
         self._pending: dict[str, _Pending] = {}
         self._timetable = _Timetable()
-        """When to look again at the queues that have a change pending."""
+        """The times at which queues with a pending change are looked at again."""
         self._made: list[Proposal] = []
 
     # --- what to look at ---

@@ -20,7 +20,7 @@ class RecoveredCopies(dict[str, RecoveredCopy]):
         return copy
 
     def discard(self, uid: str) -> None:
-        """Remove a queue's copy, if there is one: the queue goes on without it, or is gone."""
+        """Remove a queue's copy, if there is one: the queue continues without it, or is gone."""
         copy = self.pop(uid, None)
         if copy is not None:
             copy.storage.drop()

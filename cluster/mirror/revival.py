@@ -42,7 +42,7 @@ class Revival:
         self.incarnation = incarnation
         self._cases: dict[str, _Case] = {}
         self._waiting: dict[str, float] = {}
-        """When the queues are due that others have offered copies for: all wait equally long, so in order."""
+        """The times at which queues with offers of other nodes are due. All wait equally long, so they are in order."""
         self._proposals = Proposals()
 
     def recovered(
@@ -78,7 +78,7 @@ class Revival:
         return True
 
     def _is_taken(self, view: View, copy: int) -> bool:
-        """True if the queue goes on with this copy."""
+        """True if the queue came back with this copy."""
         own = view.member_on(self.here)
         return own is not None and own.incarnation == self.incarnation and own.copy == copy
 

@@ -1,8 +1,8 @@
-"""Watches, at each member, for what holds up one queue, and has it put right: reliability §4.9.
+"""Watches, at each member, for the cause that holds up one queue, and has it removed: reliability §4.9.
 
     at the master         a broadcast does not come round ─► SlowMirrors ─► a mirror goes, or is waited for
                           a mirror's disk holds up confirms ─► SlowDisks ─► the same
-                          its own disk does, others' go on ─► another one is to be master
+                          its own disk does, others' work ─► another one is to be master
     at the next master    the last batch of the one before does not come ─► that one is to be master again
     at a dead one's heir  the dead one's broadcasts do not go round, and there is no master before they have
                           ─► SlowMirrors, with a broadcast of its own
@@ -149,7 +149,7 @@ class RingWatch:
         else:
             group.propose(DropMirror(condemned.id, view.version))
 
-    # --- at who is to be master ---
+    # --- at the next master ---
 
     def _await_last_word(self, group: "Group", now: float) -> None:
         view = group.view

@@ -52,16 +52,17 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The master's question how much a member has heard of it: its broadcast of that number doesn't come back."""
+    """The master's question how far a member has come: a broadcast with this number has not come round."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The last broadcast of the master that the member has, and that its disk has; -1: none.
+    """A member's answer to a `Probe`: the last of the master's broadcasts that it has, and that its disk has; -1:
+    none.
 
-    disk: None: nobody waits for its disk.
+    disk: None: no confirm waits for its disk.
     """
 
     last: int
@@ -110,7 +111,7 @@ def decode_side(raw: bytes) -> Side:
             report = side.report
             return Report(report.last - 1, report.disk - 2 if report.disk else None)
         case _:
-            raise Malformed("a message beside the ring that says nothing")
+            raise Malformed("an empty message beside the ring")
 
 
 def _steps(ranges: Iterable[range]) -> list[int]:
@@ -127,7 +128,7 @@ def _ranges(steps: Iterable[int]) -> tuple[range, ...]:
     if len(bounds) > 2 * RANGES_MAX:
         raise Malformed("a pull of too many ranges")
     if len(bounds) % 2 or (bounds and bounds[-1] > SEQ_MAX):
-        raise Malformed("a pull of ranges that are none")
+        raise Malformed("a pull of invalid ranges")
     ranges = tuple(map(range, bounds[::2], bounds[1::2]))
     if not all(ranges):
         raise Malformed("a pull of ranges that are empty")

@@ -42,7 +42,7 @@ class SlowDisks:
     def __init__(self) -> None:
         self._mark: int | None = None
         self._own: int | None = None
-        """How far the others' disks and the master's are, if they are waited for; and since when."""
+        """How far the other disks and the master's are, if a confirm waits for them; and since when."""
         self._mark_s = self._own_s = 0.0
         self._asked: set[int] = set()
         self._disks: dict[int, int] = {}

@@ -7,7 +7,7 @@
                    └ the policy says `block`, or the master has no good copy ─► publishers wait, the log says so
 
 A ring that is slow but moves is left alone until it is too far behind: its publishers are held back meanwhile. A
-mirror whose disk is slow passes operations on like the others: `SlowDisks` sees to that, not this (S18). While there
+mirror whose disk is slow passes operations on like the others: `SlowDisks` handles that (S18). While there
 is no master the one that answers for the dead one watches; then a single synchronised copy is enough.
 """
 
@@ -31,7 +31,7 @@ PROBE_S: Final = T_RING_S / 2
 """The age of a broadcast at which mirrors are asked, and how long the blamed one has got nothing."""
 
 REPEAT_S: Final = 2.0
-"""How soon a mirror is asked again after its answer. One that doesn't answer has the question already."""
+"""How soon a mirror is asked again after its answer. A mirror that does not answer is not asked again."""
 
 LAG_BYTES_MAX: Final = 256 * 1024 * 1024
 """The most bytes that may be on their way round a ring, however well it moves."""
@@ -39,7 +39,7 @@ LAG_BYTES_MAX: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send these members a Probe: have they got this broadcast of the master?"""
+    """These members should get a `Probe`, which asks whether they have this broadcast of the master."""
 
     members: tuple[int, ...]
     number: int
@@ -47,7 +47,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """This mirror is to go: `Caretaker.evict`. Said once.   reason: for the log."""
+    """This mirror should be removed: see `Caretaker.evict`. Reported once.   reason: for the log."""
 
     member: int
     reason: str
@@ -55,7 +55,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The queue waits for this mirror, which may not go, or not yet. Said once.   reason: for the log."""
+    """The queue waits for this mirror, which must not be removed, or not yet. Reported once.   reason: for the log."""
 
     member: int
     reason: str
@@ -66,9 +66,10 @@ Verdict: TypeAlias = Ask | Evict | Blocked
 
 @dataclass(slots=True)
 class _Mark:
-    """last: the highest number that a member has reported.   risen_s: when it first had it, as far as we know.
+    """The progress of one member.
 
-    asked_s: when it may be asked again; None: its answer is due.
+    last: the highest number that it has reported.   risen_s: when it first had this number, as far as is known.
+    ask_s: when it may be asked again; None: its answer is due.
     """
 
     last: int

@@ -3,7 +3,7 @@
     Pull ─► ranges wanted by a mirror ── a turn: the first of them ─► QueueReader ─► Chunk
 
 One chunk leaves in a turn, for one mirror; two may be on their way to each. Nothing is kept but numbers, and the queue
-never waits: what it loses meanwhile is left out, and what it gets goes by the ring.
+never waits: messages that leave it meanwhile are left out, and new ones go by the ring.
 Source: reliability §4.5; amqp-behaviour §9.3.
 """
 
@@ -73,14 +73,14 @@ class SyncSource:
         self._wake = wake
         self._epoch_s = epoch_s
         self._max_bytes_per_s = max_bytes_per_s
-        self._services: dict[int, _Service] = {}  # by member; who was served last is at the end
+        self._services: dict[int, _Service] = {}  # by member; the one served last is at the end
         self._progress: dict[int, SyncProgress] = {}
         self._reading: _Service | None = None
         self._now = 0.0
         self._traffic: int | None = None
         self._busy_until = -_NEVER
         self.due_at = _NEVER
-        """When `turn` is to be called at the latest: a limit holds back the next chunk."""
+        """The latest time for the next call of `turn`: a limit holds back the next chunk."""
 
     def pull(self, member: int, message: Pull) -> None:
         """Take a mirror's request, or its receipt of chunks. A turn has to follow. Raises: Malformed."""

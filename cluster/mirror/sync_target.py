@@ -97,7 +97,7 @@ class SyncTarget:
         self._delay_s = RETRY_S
         self._now = 0.0
         self.due_at = _NEVER
-        """When `tick` is to be called at the latest."""
+        """The latest time for the next call of `tick`."""
 
     @property
     def progress(self) -> SyncProgress:
@@ -110,7 +110,7 @@ class SyncTarget:
         return 0 if owed is None else len(owed)
 
     def start(self) -> bool:
-        """Begin, or go on. True if there is something to do that isn't done already.
+        """Begin, or continue. True if there is something to do that is not under way already.
 
         A copy of which it isn't known yet what it lacks begins with its Roll.
         """

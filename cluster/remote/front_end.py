@@ -25,8 +25,8 @@ EARLY_MAX_BYTES: Final = 256 * 1024 * 1024
 """The most that may be kept for queues that we don't know yet: some sixty full windows."""
 
 EARLY_MAX_S: Final = 60.0
-"""For how long it is kept: metadata come within seconds, and a question about a moved queue is asked again
-elsewhere.
+"""For how long frames are kept for queues that are unknown here: metadata comes within seconds, and a question about a
+queue that has moved is asked again elsewhere.
 """
 
 
@@ -262,7 +262,7 @@ class FrontEnd:
             consumer.outlet.granted(consumer, 0)
 
     def relieved(self) -> None:
-        """Go on: the stream to the front end has room again."""
+        """Send deliveries again: the stream to the front end has room."""
         for outlet in self._outlets.values():
             outlet.unblock()
 

@@ -127,9 +127,7 @@ class HomeLink:
         self._subscriptions: dict[int, Subscription] = {}
         self._channels: dict[Channel, NearChannel] = {}
         self._wanting: dict[Subscription, None] = {}
-        self._gone: dict[
-            int, NearChannel
-        ] = {}  # by the number of what was subscribed to a queue that is over
+        self._gone: dict[int, NearChannel] = {}  # by the number of the subscription, whose queue is over
         self._reply_bytes = 0  # gathered in this turn
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
@@ -169,7 +167,7 @@ class HomeLink:
         return not any(kept) and all(queue.is_idle for queue in self.queues.values())
 
     def relieved(self) -> None:
-        """Go on: the stream to the node has room again."""
+        """Call held publishers back: the stream to the node has room again."""
         for queue in list(self.awaiting):
             queue.relieve()
 
@@ -194,7 +192,7 @@ class HomeLink:
         """End all queues and requests: the node is gone."""
         for queue in list(self.queues.values()):
             queue.lose()
-        for number in list(self._requests):  # for requesters, or deletions of what is deleted
+        for number in list(self._requests):  # about requesters, or deletions of deleted queues
             request = self._requests.pop(number, None)
             if request is None:
                 continue
@@ -229,7 +227,7 @@ class HomeLink:
         if answer.run:
             entry = decode_run(answer.run)
             if entry.count != 1:
-                raise Malformed("more than was asked for")
+                raise Malformed("more messages than were asked for")
             request.run = delivered_run(entry)
         request.answer = answer
         request.on_done(request)
@@ -311,7 +309,7 @@ class HomeLink:
         self._release(subscription, subscription.reserved)
 
     def resume(self, subscription: Subscription) -> None:
-        """Go on with a consumer: room or credit came back to its channel."""
+        """Deliver again to a consumer: room or credit came back to its channel."""
         near = subscription.near
         while near.held and near.channel.room_bytes() > 0:
             holder, run = near.held.popleft()
@@ -322,7 +320,7 @@ class HomeLink:
             return
         left = near.channel.limit_left()
         if left <= 0:
-            near.channel.block(subscription.consumer)  # behind those who have waited longer
+            near.channel.block(subscription.consumer)  # behind consumers that have waited longer
         elif subscription.had_turn:
             subscription.had_turn = False
             self._want(subscription)

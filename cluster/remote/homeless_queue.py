@@ -1,10 +1,10 @@
-"""A mirrored queue that has no master now, as the channels of every node see it.
+"""A mirrored queue that has no master at the moment, as the channels of every node see it.
 
-    flushing: a master will be there at once. Publishes wait, as many as the window of a queue on another node lets,
-              and are nacked after half a minute. Who asks waits.
-    down:     no copy that is there may be promoted. Publishes are nacked at once; who asks waits, for a minute.
+    flushing: a new master will begin soon. Publishes wait, as many as the window of a queue on another node allows,
+              and are nacked after half a minute. Questions wait.
+    down:     no copy on a running node may be promoted. Publishes are nacked at once; questions wait for a minute.
 
-Consumers stay, without a word; whoever takes the place of this one goes on with all that.
+Consumers stay, and their clients are told nothing. The next live queue takes over publishes, questions and consumers.
 Source: amqp-behaviour §9.4; reliability §2.2 (force_delete_if_no_master, promote_on_shutdown), §4.4.
 """
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 RESEND_S: Final = 30.0
-"""How long publishes wait for another master."""
+"""For how many seconds publishes wait for another master."""
 
 ANSWER_S: Final = 60.0
-"""How long a question waits for another master."""
+"""For how many seconds a question waits for another master."""
 
 
 class HomelessQueue:
-    """See `LiveQueue`.
+    """The `LiveQueue` of a mirrored queue without a master.
 
-    is_down: there won't be a master before a node is back.
+    is_down: there won't be a master before another node is up.
     """
 
     def __init__(self, record: QueueRecord, settings: QueueSettings, broker: "Broker") -> None:
@@ -55,7 +55,7 @@ class HomelessQueue:
         self._consumers: dict[Consumer, None] = {}
         self._questions: deque[tuple[float, Callable[[Any], None]]] = (
             deque()
-        )  # with their ends; as many as channels
+        )  # with their deadlines; at most one for each channel
         self._since = broker.now
         self._is_closed = False
         self._publish_timer: Timer | None = None
@@ -63,7 +63,7 @@ class HomelessQueue:
         self.apply_settings(settings, broker.now)
 
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
-        """See `LiveQueue.apply_settings`: the next master does the work."""
+        """Note changed settings; the next master applies them."""
         self.settings = settings
         self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
@@ -72,7 +72,7 @@ class HomelessQueue:
     # --- publishing ---
 
     def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
-        """See `LiveQueue.publish`. To a queue that is down they are nacked, not returned (§9.4)."""
+        """Keep publishes for the next master. A queue that is down nacks them, without a basic.return (§9.4)."""
         if self._is_closed or self._is_late:
             if party is not None:
                 party.accept() if self._is_closed else party.fail()
@@ -84,12 +84,14 @@ class HomelessQueue:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """See `LiveQueue.is_out_of_reach`."""
+        """True if publishers that can wait should try again later: publishes would be nacked, or too many wait
+        already.
+        """
         return self._is_late or self.is_congested
 
     @property
     def _is_late(self) -> bool:
-        """Whether nobody waits for a master to publish to."""
+        """True if publishes are nacked instead of waiting for a master."""
         return self.is_down or self._broker.now - self._since >= RESEND_S
 
     def _arm(self) -> None:
@@ -106,11 +108,11 @@ class HomelessQueue:
 
     @property
     def is_congested(self) -> bool:
-        """Whether too much waits for the queue's answer."""
+        """True if so many publishes wait for a master that publishers should hold on."""
         return self._publishes.size > WINDOW_BYTES
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """Call a publisher back when there is room again."""
+        """Call `publisher.peer_relieved()` when there is room again."""
         self._awaiting[publisher] = None
         if not self.is_congested:
             self._relieve()
@@ -123,61 +125,63 @@ class HomelessQueue:
     # --- deliveries: there are none ---
 
     def delivered(self, run: Run) -> None:
-        """See `LiveQueue.delivered`."""
+        """Do nothing: a queue without a master delivers nothing."""
 
     def consumed(self, run: Run) -> None:
-        """See `LiveQueue.consumed`."""
+        """Do nothing: a queue without a master delivers nothing."""
 
     def ack(self, run: Run) -> None:
-        """See `LiveQueue.ack`."""
+        """Ignore the acknowledgement: the next master requeues what an earlier one delivered."""
 
     def reject(self, run: Run, now: float) -> None:
-        """See `LiveQueue.reject`."""
+        """Ignore the rejection: the next master requeues what an earlier one delivered."""
 
     def requeue(self, runs: list[Run], now: float) -> None:
-        """See `LiveQueue.requeue`."""
+        """Do nothing: the next master requeues what an earlier one delivered."""
 
     # --- consumers ---
 
     def subscribe(self, consumer: Consumer) -> Asked[None]:
-        """See `LiveQueue.subscribe`."""
+        """Wait for the next master, and add the consumer there."""
         successor = yield from self._another_master()
         consumer.queue = successor
         yield from successor.subscribe(consumer)
 
     def unsubscribe(self, consumer: Consumer, now: float) -> None:
-        """See `LiveQueue.unsubscribe`. As the next master has never known it, no auto-delete queue goes for that."""
+        """Forget a consumer. An auto-delete queue stays: the next master never had this consumer."""
         self._consumers.pop(consumer, None)
 
     def resume(self, consumer: Consumer) -> None:
-        """See `LiveQueue.resume`."""
+        """Do nothing: a queue without a master delivers nothing."""
 
     def limit_changed(self, consumer: Consumer) -> None:
-        """See `LiveQueue.limit_changed`."""
+        """Do nothing: a queue without a master delivers nothing."""
 
     # --- asking ---
 
     def heard(self) -> Asked[None]:
-        """See `LiveQueue.heard`: there is nobody."""
+        """Return at once: there is no master that could have work left to do."""
         return at_once(None)
 
     def counts(self) -> Asked[Counts]:
-        """See `LiveQueue.counts`."""
+        """Wait for the next master, and ask it for the counts."""
         successor = yield from self._another_master()
         return (yield from successor.counts())
 
     def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
-        """See `LiveQueue.fetch`."""
+        """Wait for the next master, and fetch a message from it."""
         successor = yield from self._another_master()
         return (yield from successor.fetch(no_ack=no_ack))
 
     def purge(self) -> Asked[int]:
-        """See `LiveQueue.purge`."""
+        """Wait for the next master, and have it purge the queue."""
         successor = yield from self._another_master()
         return (yield from successor.purge())
 
     def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
-        """See `LiveQueue.delete`. One that is down goes at once, unless it should be empty: nobody knows (§9.4)."""
+        """Wait for the next master, and have it delete the queue. A queue that is down is deleted at once, unless
+        `if_empty` is set: the number of its messages is not known (§9.4).
+        """
         record = self.record
         if not self.is_down:
             try:
@@ -196,7 +200,7 @@ class HomelessQueue:
         return 0
 
     def _another_master(self) -> Asked[LiveQueue]:
-        """Wait for whoever takes the place of this one. Raises: ProtocolError 404 if it takes too long."""
+        """Wait for the live queue that replaces this one. Raises: ProtocolError 404 if it takes too long."""
         if self.successor is not None:
             return self.successor
         if self._is_closed:
@@ -230,7 +234,7 @@ class HomelessQueue:
     # --- a master, or the end ---
 
     def take_leave(self) -> Belongings:
-        """See `LiveQueue.take_leave`."""
+        """Hand over the publishes, consumers and questions that wait here to the next live queue."""
         since = None if self.is_down else self._since
         belongings = Belongings(self._publishes.next_number, homeless_since=since)
         if self._is_closed:
@@ -246,7 +250,7 @@ class HomelessQueue:
         return belongings
 
     def take_over(self, belongings: Belongings) -> None:
-        """See `LiveQueue.take_over`."""
+        """Take the publishes, consumers and questions of the live queue before this one."""
         if belongings.homeless_since is not None:
             self._since = belongings.homeless_since
         for publish in belongings.publishes:
@@ -268,7 +272,9 @@ class HomelessQueue:
             ask(self)
 
     def close(self) -> None:
-        """See `LiveQueue.close`. No master has had the messages that wait here: they are lost (reliability §1.1 L5)."""
+        """End the queue, which was deleted. The publishes that wait here are nacked: no master has ever had them
+        (reliability §1.1 L5).
+        """
         if self._is_closed or self.successor is not None:
             return
         self._is_closed = True

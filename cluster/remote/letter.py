@@ -1,4 +1,4 @@
-"""The outgoing operations of a turn, gathered by queue: one frame a queue, unless it is long.
+"""The outgoing operations of a turn, gathered by queue: one frame for each queue, or several if it is long.
 
 operation, settle, accept ─► Letter (a queue, or all channels) ─► Outbox (a node) ─► send
 """

@@ -167,7 +167,7 @@ class RemoteOutlet:
         consumer.proxy.forget(consumer)
 
     def reattached(self, consumer: Consumer, queue: "LiveQueue") -> Consumer | None:
-        """Fail: a remote consumer never moves to the queue's successor here, as its own node sees to that."""
+        """Fail: a remote consumer never moves to the queue's successor here, as its own node moves it."""
         raise AssertionError("a consumer of another node came along")
 
     # --- room and credit come back ---

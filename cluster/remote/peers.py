@@ -110,7 +110,7 @@ class Peers:
         return at_once(False) if self._is_closed else self._node(node).link.has_requester(name)
 
     def relieved(self, name: str) -> None:
-        """Go on with a node whose data stream isn't congested any more."""
+        """Send again to a node whose data stream is not congested any more."""
         node = self._nodes.get(name)
         if node is not None:
             node.link.relieved()

@@ -1,4 +1,4 @@
-"""A front end's deputy at one queue of ours: takes its publishes, keeps what was delivered to it, does what it asks.
+"""A queue's side of one front end: takes the front end's publishes and questions, and keeps what was delivered to it.
 
 Source: amqp-behaviour §4.3, §4.10, §4.11, §9.1; docs/internals/remote-queues.md.
 """
@@ -42,14 +42,14 @@ def _tell_count(answer: Answer, count: int) -> None:
 
 
 def _tell_nothing(answer: Answer, result: None) -> None:
-    """That it is done is all there is to say."""
+    """Put nothing into the answer: it only says that the steps are done."""
 
 
 class Proxy:
-    """Serves one front end at one queue. A `Waiter` for what the queue keeps.
+    """Serves one front end at one queue. A `Waiter` for publishes that the queue keeps.
 
-    consumers: by the front end's number.   unacked: what was delivered, by tags of this pair of nodes.
-    mastership: names the conversation, see `QueueRecord`.
+    consumers: by the front end's number.   unacked: deliveries that are not settled, by tags of this pair of nodes.
+    mastership: the queue's mastership that frames here belong to, see `QueueRecord`.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Proxy:
         self._broker = broker
         self._next_tag = 1
         self._next_number = 1
-        self._refused: dict[int, list[int]] = {}  # of publishes that are not answered
+        self._refused: dict[int, list[int]] = {}  # by unanswered publish, the messages that the queue refused
         self._sender = front_end.incarnation
         self._waiting: tuple[int, int, bool] | None = None
-        """Publishes of this frame that wait for the mirrors or the disk, and whether they have to be on disks."""
+        """The first and last publish of this frame that wait for mirrors or disk, and whether they must be on disks."""
         self._again: Again | None = None
         self._has_left = False
         self._withheld: list[int] = []  # publishes whose answers wait until our disk keeps up
@@ -75,7 +75,7 @@ class Proxy:
 
     @property
     def sender(self) -> int:
-        """The incarnation of the node whose clients these are."""
+        """The incarnation of the front end's node."""
         return self._sender
 
     # --- publishing ---
@@ -102,7 +102,9 @@ class Proxy:
             self._withheld.append(number)
 
     def _take(self, entry: Enqueue, *, is_again: bool) -> Collection[int]:
-        """Enqueue a run unless it came in before, see `take_once`; the indexes of what the queue doesn't take."""
+        """Enqueue a run unless it came before (`take_once`); return the indexes of the messages that the queue
+        refused.
+        """
         if is_again and self._again is None:
             self._again = Again(self._broker, self.queue)
         elif self._again is not None and not is_again:
@@ -113,7 +115,9 @@ class Proxy:
         return take_once(self.queue, self._sender, entry.first_seq, batch, is_again=is_again)
 
     def _wait(self, number: int, *, is_kept: bool) -> None:
-        """Answer a publish when it is where it must be. Those of a frame that wait for the same do so together."""
+        """Have a publish answered once it is safe. Consecutive publishes of a frame that wait for the same share a
+        wait.
+        """
         waiting = self._waiting
         if waiting is not None and (waiting[1] != number - 1 or waiting[2] is not is_kept):
             self.await_safety()
@@ -122,23 +126,25 @@ class Proxy:
 
     @property
     def is_again(self) -> bool:
-        """Whether publishes come that were sent to another master: `end_again` must follow before anything else."""
+        """True while publishes come that an earlier master may have had: `end_again` must follow before anything
+        else.
+        """
         return self._again is not None
 
     def end_again(self) -> None:
-        """What comes now is new."""
+        """Note that the publishes that follow were sent to no earlier master."""
         if self._again is not None:
             self._again.end()
             self._again = None
 
     def await_safety(self) -> None:
-        """The end of a frame: wait for what it brought."""
+        """End a frame: wait until its publishes are safe."""
         if self._waiting is not None:
             (first, last, is_kept), self._waiting = self._waiting, None
             self._broker.intake.await_safety(self.queue, self, first, last, is_persistent=is_kept)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
+        """Answer publishes that the disk or the mirrors have, or have failed to keep."""
         if not self._is_closed:
             self._answer(first, last, is_safe=is_safe)
 
@@ -154,14 +160,14 @@ class Proxy:
     # --- deliveries ---
 
     def keep(self, run: Run, consumer: RemoteConsumer | None, now: float) -> int:
-        """Remember what is delivered until it is settled; its first tag."""
+        """Remember a delivery until the front end settles it; return its first tag."""
         tag = self._next_tag
         self._next_tag += len(run)
         self.unacked.add(Delivery(tag, run, self.queue, consumer, now))
         return tag
 
     def settled(self, message: Settle) -> None:
-        """The front end settles deliveries. Raises Malformed."""
+        """Settle deliveries as the front end says. Raises Malformed."""
         for first, last in ranges(message.bounds):
             deliveries = self.unacked.settle(first, last)
             self._settle(deliveries, message.kind)
@@ -190,8 +196,8 @@ class Proxy:
             elif kind == Settle.REJECT:
                 queue.reject(run, now)
             else:
-                # What never reached a client comes as redelivered too, as from RabbitMQ: a later message may have
-                # been delivered meanwhile, and first deliveries keep the order.
+                # Messages that never reached a client are marked as redelivered too, as in RabbitMQ: a later message
+                # may have been delivered meanwhile, and only first deliveries are in order.
                 returned.append(run)
         if returned:
             returned.reverse()
@@ -202,7 +208,7 @@ class Proxy:
     # --- consumers ---
 
     def subscribe(self, message: Subscribe) -> None:
-        """A consumer wants to join. Raises Malformed."""
+        """Add a consumer of the front end to the queue, and answer. Raises Malformed."""
         tag = message.tag.decode("utf-8", "surrogateescape")
         if message.consumer in self.consumers or len(message.tag) > _SHORTSTR_MAX:
             raise Malformed("a subscription that can't be")
@@ -233,14 +239,14 @@ class Proxy:
         )
 
     def unsubscribe(self, number: int) -> None:
-        """A consumer leaves."""
+        """Remove a consumer that has left."""
         consumer = self.consumers.get(number)
         if consumer is not None:
             self.forget(consumer)
             self.queue.unsubscribe(consumer, self._broker.now)
 
     def forget(self, consumer: RemoteConsumer) -> None:
-        """A consumer is gone."""
+        """Drop a consumer, and its outlet if that has no other one."""
         self.consumers.pop(consumer.id, None)
         consumer.outlet.remove(consumer)
         self._front_end.forget_outlet(consumer.outlet)
@@ -248,7 +254,7 @@ class Proxy:
     # --- questions ---
 
     def ask(self, message: Ask) -> None:
-        """Do what the front end asks, and answer."""
+        """Answer a question of the front end. Raises Malformed."""
         queue, request = self.queue, message.request
         if message.kind == Ask.COUNTS:
             self._begin(queue.counts, request, _tell_counts)
@@ -259,7 +265,7 @@ class Proxy:
         elif message.kind != Ask.DELETE:
             raise Malformed("a question of an unknown kind")
         elif queue.is_deleted:
-            self.letter.operation().answer.request = request  # none went with it this time
+            self.letter.operation().answer.request = request  # with the count 0: it is deleted already
         else:
             self._begin(
                 lambda: queue.delete(if_unused=message.if_unused, if_empty=message.if_empty),
@@ -274,7 +280,7 @@ class Proxy:
         tell: Callable[[Answer, Any], None] = _tell_nothing,
         on_refused: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take steps of the queue and answer when they are done.   tell: puts a result into the answer."""
+        """Begin an operation on the queue, and answer when it is done.   tell: puts the result into the answer."""
         on_done = partial(self._done, request, tell, on_refused)
         record = self.queue.record
         if self.queue.is_deleted:
@@ -335,23 +341,23 @@ class Proxy:
 
     @property
     def has_withheld(self) -> bool:
-        """Whether answers wait until the disk keeps up; they are as many as the front end's window lets come."""
+        """True if answers wait until the disk keeps up; the front end's window bounds their number."""
         return bool(self._withheld)
 
     def answer_withheld(self) -> None:
-        """The disk keeps up."""
+        """Send the answers that waited for the disk, which keeps up again."""
         withheld, self._withheld = self._withheld, []
         for number in withheld:
             self._answer(number, number)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is kept for anybody."""
+        """True if no consumer, delivery or answer of the front end is pending."""
         waiting = (self.consumers, self.unacked.count, self._withheld, self._refused)
         return not any(waiting) and self._waiting is None
 
     def leave(self) -> None:
-        """The front end is gone, or has dropped the queue: its consumers leave. Deletions are still answered."""
+        """Remove the front end's consumers: it is gone, or has dropped the queue. Deletions are still answered."""
         self._is_closed = True
         while self.consumers:
             _, consumer = self.consumers.popitem()
@@ -360,11 +366,11 @@ class Proxy:
                 self.queue.unsubscribe(consumer, self._broker.now)
 
     def unsettled(self) -> list[Run]:
-        """What the front end holds."""
+        """Return the runs that were delivered to the front end and are not settled."""
         return [run for delivery in self.unacked.deliveries() for run in open_runs(delivery)]
 
     def take_leave(self) -> None:
-        """The queue has another master: the front end has to do with that one from now on."""
+        """Forget the front end's consumers and deliveries: the next master serves it from here on."""
         self._is_closed = self._has_left = True
         self.letter.is_closed = True
         while self.consumers:
@@ -376,5 +382,5 @@ class Proxy:
         self._waiting = None
 
     def requeue_all(self) -> None:
-        """What the front end held goes back to its place (§4.11); it may have reached clients."""
+        """Requeue all deliveries of the front end in their old places (§4.11). They count as delivered before."""
         self._settle(self.unacked.drain(), Settle.REQUEUE)

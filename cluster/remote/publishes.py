@@ -1,6 +1,6 @@
-"""What this node has published to one queue and was not answered for.
+"""The publishes of this node to one queue elsewhere that have not been answered.
 
-A queue that is mirrored may get another master: until it is answered a publish is kept, to be sent again.
+A publish to a mirrored queue is kept until its answer comes, so that it can be sent again to the next master.
 Source: reliability §4.4 (the resend buffer).
 """
 
@@ -13,13 +13,13 @@ from node.queue.live_queue import Unanswered
 from node.queue.run import Batch
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""Publishes to one queue without an answer; with more on the way its publishers are not read from."""
+"""The most bytes of unanswered publishes to one queue; above it the queue's publishers are not read from."""
 
 
 class Publishes:
-    """They are numbered from 1.
+    """The unanswered publishes, numbered from 1.
 
-    next_number: of the next one.   size: what they take on the way, in bytes.
+    next_number: of the next publish.   size: of all of them in frames, in bytes.
     """
 
     __slots__ = ("_waiting", "next_number", "size")
@@ -37,27 +37,29 @@ class Publishes:
         is_kept: bool,
         is_sent: bool,
     ) -> bytes:
-        """Number a publish; as it travels.   is_kept: so that it can be sent again.   is_sent: at once."""
+        """Number a publish, and return it encoded.   is_kept: keep it to send it again.   is_sent: the caller sends
+        it now.
+        """
         number = self.next_number
         run = encode_run(batch.envelope, number, batch.contents, batch.size)
         self.put(Unanswered(number, len(run), run if is_kept else b"", party, is_sent))
         return run
 
     def put(self, publish: Unanswered) -> None:
-        """Go on with a publish; its number is above all others."""
+        """Take a publish from the live queue before this one; its number is above all others."""
         self.next_number = publish.number + 1
         self.size += publish.size
         self._waiting[publish.number] = publish
 
     def pop(self, number: int) -> Unanswered | None:
-        """Take out a publish, if it waits."""
+        """Remove and return a publish; None if it is not pending."""
         publish = self._waiting.pop(number, None)
         if publish is not None:
             self.size -= publish.size
         return publish
 
     def take(self) -> list[Unanswered]:
-        """Take out all, in order."""
+        """Remove and return all publishes, in order."""
         publishes = list(self._waiting.values())
         self._waiting.clear()
         self.size = 0
@@ -68,7 +70,7 @@ class Publishes:
 
 
 def pieces(batch: Batch, party: Party | None) -> Iterator[tuple[Batch, Party | None]]:
-    """A batch in pieces that fit a frame each, with who waits for the answer of each."""
+    """Yield a batch in pieces that fit a frame each, each with the waiter for its answer."""
     parts = cut(batch.contents)
     if len(parts) == 1:
         yield batch, party
@@ -81,7 +83,7 @@ def pieces(batch: Batch, party: Party | None) -> Iterator[tuple[Batch, Party | N
 
 
 def settle_all(publishes: Iterable[Unanswered], *, is_lost: bool) -> None:
-    """Answer publishes that nobody else will answer."""
+    """Answer publishes that will get no other answer.   is_lost: as lost, else as accepted."""
     for publish in publishes:
         if publish.party is None:
             continue
@@ -101,7 +103,7 @@ class _Whole:
         self._is_lost = False
 
     def settle(self, refused: Collection[int], *, is_lost: bool) -> None:
-        """A piece is answered."""
+        """Count the answer for one piece; answer the run after the last piece."""
         self._refused += refused
         self._is_lost = self._is_lost or is_lost
         self._left -= 1

@@ -1,8 +1,8 @@
 """The near end of a queue that lives on another node: what channels see instead of the `Queue`.
 
-It keeps what waits for an answer and who consumes; whatever it is told goes to the home, in order. When the queue
-is deleted, or its home is lost, everything that waits is answered at once. A mirrored queue may have another master
-then: whoever takes the place of this one goes on with all that.
+It keeps unanswered publishes and questions, and the consumers; all operations go to the home, in order. When the queue
+is deleted, or its home is lost, everything that waits is answered at once. If a mirrored queue gets another master, its
+next live queue takes over publishes, questions and consumers.
 Source: amqp-behaviour §9.1, §9.4; docs/internals/remote-queues.md, "When a node is lost".
 """
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 class Request:
     """A question to the home, which ends with `answer` or with an error.
 
-    queue: asked about; None: a requester.   answer: the home's; None: there is none, and `error` says why, if
-        that is anything to say.   run: fetched.
-    is_own: the queue asks by itself, and sees to what becomes of it at a move.
-    successor: who is to be asked instead.
+    queue: the queue that is asked about; None: the question is about a requester of direct replies.
+    answer: the home's; None: there is none, and `error` may say why.   run: the fetched message.
+    is_own: the queue asks for itself, and handles a move of the queue itself.
+    successor: the live queue that is to be asked instead.
     """
 
     __slots__ = ("answer", "error", "is_delete", "is_own", "on_done", "queue", "run", "successor")
@@ -52,17 +52,17 @@ class Request:
         self.on_done: Callable[[Any], None] = lambda request: None
 
     def fail(self, error: ProtocolError | None) -> None:
-        """There will be no answer."""
+        """End without an answer."""
         self.error = error
         self.on_done(self)
 
     def moved(self, successor: LiveQueue) -> None:
-        """The answer is not to be had here any more."""
+        """End, as the queue has moved: the successor is to be asked instead."""
         self.successor = successor
         self.on_done(self)
 
     def result(self) -> Answer:
-        """The answer. Raises: ProtocolError, if that is what came."""
+        """Return the answer. Raises: ProtocolError, if the home answered with an error."""
         if self.error is not None:
             raise self.error
         assert self.answer is not None
@@ -70,10 +70,10 @@ class Request:
 
 
 class RemoteQueue:
-    """See `LiveQueue`.
+    """The `LiveQueue` of a queue on another node.
 
     Publishes are numbered from 1 for this node and the queue, deliveries for the pair of nodes.
-    mastership: names the conversation with the home, see `QueueRecord`.
+    mastership: the queue's mastership that frames here belong to, see `QueueRecord`.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class RemoteQueue:
         self._awaiting: dict[HeldPublisher, None] = {}
         self._subscriptions: dict[Consumer, Subscription] = {}
         self._on_closed: list[Callable[[Any], None]] = []
-        self._end: ProtocolError | None = None  # why it is out of reach
+        self._end: ProtocolError | None = None  # why the queue cannot be reached any more
         self._is_lost = False
         self.apply_settings(settings, 0.0)
 
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
-        """See `LiveQueue.apply_settings`: the home does the work."""
+        """Note changed settings; the home applies them."""
         self.settings = settings
         self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
@@ -106,7 +106,7 @@ class RemoteQueue:
     # --- publishing ---
 
     def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
-        """See `LiveQueue.publish`. Nobody waits for messages to a queue that was deleted (§4.3)."""
+        """Send messages to the home. Publishes to a queue that was deleted count as accepted (§4.3)."""
         if self._end is not None:
             if party is not None:
                 party.fail() if self._is_lost else party.accept()
@@ -127,12 +127,12 @@ class RemoteQueue:
             self._link.congested[self] = None
 
     def accepted(self, answer: Accepted) -> None:
-        """The home has answered publishes. Raises Malformed."""
+        """Take the home's answers to publishes. Raises Malformed."""
         refused = {refusal.number: refusal.indexes for refusal in answer.refusals} if answer.refusals else {}
         publishes = self._publishes
         for first, last in ranges(answer.bounds):
             if last >= publishes.next_number or last - first >= len(publishes):
-                raise Malformed("an answer to what was not published")
+                raise Malformed("an answer to a publish that was not sent")
             for number in range(first, last + 1):
                 publish = publishes.pop(number)
                 if publish is None:
@@ -150,28 +150,28 @@ class RemoteQueue:
 
     @property
     def is_congested(self) -> bool:
-        """Whether too much waits for the queue's answer."""
+        """True if so many publishes wait for the home's answer that publishers should hold on."""
         return self._end is None and (self._publishes.size > WINDOW_BYTES or self._link.is_congested)
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody on the other node is told of it any more."""
+        """True if the home hears nothing of this live queue any more."""
         return self._end is not None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is kept for anybody."""
+        """True if no publish, consumer, publisher or deletion waits here."""
         return not any((self._publishes, self._subscriptions, self._awaiting, self._on_closed))
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """Call a publisher back when there is room again."""
+        """Call `publisher.peer_relieved()` when there is room again."""
         self._awaiting[publisher] = None
         self._link.awaiting[self] = None
         if not self.is_congested:
             self.relieve()
 
     def relieve(self) -> None:
-        """Tell who waits for it if the way is not congested any more."""
+        """Call the publishers back that wait for relief, if the way is not congested any more."""
         if self._end is None:
             if self._publishes.size > WINDOW_BYTES // 2:
                 return
@@ -187,33 +187,33 @@ class RemoteQueue:
     # --- deliveries ---
 
     def delivered(self, run: Run) -> None:
-        """See `LiveQueue.delivered`: the home counts."""
+        """Do nothing: the home counts deliveries."""
 
     def consumed(self, run: Run) -> None:
-        """See `LiveQueue.consumed`: the home forgets."""
+        """Do nothing: the home forgets messages that need no acknowledgement."""
 
     def ack(self, run: Run) -> None:
-        """See `LiveQueue.ack`."""
+        """Tell the home that a client has acknowledged messages."""
         self.settle(Settle.ACK, run)
 
     def reject(self, run: Run, now: float) -> None:
-        """See `LiveQueue.reject`."""
+        """Tell the home that a client has rejected messages."""
         self.settle(Settle.REJECT, run)
 
     def requeue(self, runs: list[Run], now: float) -> None:
-        """See `LiveQueue.requeue`."""
+        """Return messages of a client to the home, which puts them in their old places."""
         for run in reversed(runs):
             self.settle(Settle.REQUEUE, run)
 
     def settle(self, kind: Settle.Kind, run: Run) -> None:
-        """Settle a delivery, or what is left of it; if the queue is gone nobody minds (§9.1)."""
+        """Tell the home that a delivery, or the rest of it, is settled; ignored if the queue is gone (§9.1)."""
         if self._end is None:
             self.letter.settle(kind, run.seqs.start, run.seqs[-1])
 
     # --- consumers ---
 
     def subscribe(self, consumer: Consumer) -> Asked[None]:
-        """See `LiveQueue.subscribe`."""
+        """Add a consumer at the home. Raises: ProtocolError."""
         self._require_open()
         subscription = self._link.subscribe(self, consumer)
         self._subscriptions[consumer] = subscription
@@ -251,20 +251,20 @@ class RemoteQueue:
             message.arguments = encode_table(consumer.arguments)
 
     def unsubscribe(self, consumer: Consumer, now: float) -> None:
-        """See `LiveQueue.unsubscribe`. What is still on its way to the consumer goes back."""
+        """Remove a consumer at the home. Deliveries that are on their way to it go back."""
         subscription = self._subscriptions.pop(consumer, None)
         if subscription is not None:
             self._link.leave(subscription)
             self.letter.operation().unsubscribe = subscription.id
 
     def resume(self, consumer: Consumer) -> None:
-        """See `LiveQueue.resume`."""
+        """Deliver messages again to a consumer that was blocked."""
         subscription = self._subscriptions.get(consumer)
         if subscription is not None:
             self._link.resume(subscription)
 
     def limit_changed(self, consumer: Consumer) -> None:
-        """See `LiveQueue.limit_changed`."""
+        """Tell the home whether the consumer's channel has a prefetch limit, if that has changed."""
         subscription = self._subscriptions.get(consumer)
         if subscription is not None and self._link.limit_changed(subscription):
             limit = self.letter.operation().limit
@@ -274,12 +274,12 @@ class RemoteQueue:
     # --- asking ---
 
     def heard(self) -> Asked[None]:
-        """See `LiveQueue.heard`: what comes after all that, any question, is answered."""
-        with suppress(ProtocolError):  # gone, deleted or lost; or moved, and what was said is void
+        """Wait until the home has taken all earlier operations: ask it a question, and drop the answer."""
+        with suppress(ProtocolError):  # the queue is gone, or has moved: earlier operations are void
             yield from self._ask(Ask.COUNTS, Request(self))
 
     def counts(self) -> Asked[Counts]:
-        """See `LiveQueue.counts`."""
+        """Ask the home for the numbers of messages and consumers."""
         request = Request(self)
         successor = yield from self._ask(Ask.COUNTS, request)
         if successor is not None:
@@ -288,14 +288,16 @@ class RemoteQueue:
         return Counts(answer.messages, answer.consumers)
 
     def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
-        """See `LiveQueue.fetch`. The home keeps the message until we have it, also where the client won't settle it."""
+        """Fetch a message from the home, which keeps it until it has come here, even if the client will not settle
+        it.
+        """
         request = Request(self)
         taken = False
         try:
             successor = yield from self._ask(Ask.FETCH, request)
             taken = True
         finally:
-            if not taken and request.run is not None:  # whoever asked is gone
+            if not taken and request.run is not None:  # the channel that asked is gone
                 self.settle(Settle.RETURN, request.run)
         if successor is not None:
             return (yield from successor.fetch(no_ack=no_ack))
@@ -306,7 +308,7 @@ class RemoteQueue:
         return request.run, request.result().messages
 
     def purge(self) -> Asked[int]:
-        """See `LiveQueue.purge`."""
+        """Have the home drop all ready messages; return their number."""
         request = Request(self)
         successor = yield from self._ask(Ask.PURGE, request)
         if successor is not None:
@@ -314,13 +316,13 @@ class RemoteQueue:
         return request.result().messages
 
     def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
-        """See `LiveQueue.delete`. The home submits the command."""
+        """Have the home delete the queue; it submits the command. Raises: ProtocolError."""
         request = Request(self, is_delete=True)
         successor = yield from self._ask(Ask.DELETE, request, if_unused=if_unused, if_empty=if_empty)
         if successor is not None:
             return (yield from successor.delete(if_unused=if_unused, if_empty=if_empty))
         if self._end is None:
-            # Here it is applied a little later. Another master then knows of it no less, or has heard of it already.
+            # The deletion reaches this node a little later. If the queue moves meanwhile, the next master is asked too.
             successor = yield self._on_closed.append
             if successor is not None:
                 with suppress(ProtocolError):
@@ -330,7 +332,7 @@ class RemoteQueue:
     def _ask(
         self, kind: Ask.Kind, request: Request, *, if_unused: bool = False, if_empty: bool = False
     ) -> Asked[LiveQueue | None]:
-        """Wait for the answer of a request, or for who is to be asked instead. Raises: ProtocolError."""
+        """Wait for the answer to a request, or for the live queue to ask instead. Raises: ProtocolError."""
         if self.successor is not None:
             return self.successor
         self._require_open()
@@ -351,7 +353,7 @@ class RemoteQueue:
     # --- the home moves ---
 
     def take_leave(self) -> Belongings:
-        """See `LiveQueue.take_leave`."""
+        """Hand over the unanswered publishes and questions, and the consumers, to the next live queue."""
         belongings = Belongings(self._publishes.next_number)
         if self._end is not None:
             return belongings
@@ -372,7 +374,7 @@ class RemoteQueue:
         return belongings
 
     def take_over(self, belongings: Belongings) -> None:
-        """See `LiveQueue.take_over`."""
+        """Take the publishes, questions and consumers of the live queue before this one, and send them to the home."""
         self._publishes.next_number = belongings.next_number
         if self._end is None:
             kept = [publish for publish in belongings.publishes if publish.run]
@@ -397,7 +399,7 @@ class RemoteQueue:
             ask(self)
 
     def _join_again(self, consumer: Consumer) -> None:
-        """A consumer that the home before knew. Its client hears only if it can't be."""
+        """Add a consumer that the home before this one had. Its client is told only if the new home refuses it."""
         subscription = self._link.subscribe(self, consumer)
         subscription.is_joined = True
         self._subscriptions[consumer] = subscription
@@ -412,7 +414,7 @@ class RemoteQueue:
     # --- the end ---
 
     def close(self) -> None:
-        """See `LiveQueue.close`."""
+        """End the queue: it was deleted, or its home is down."""
         if self._end is not None:
             return
         home = self._link.member()
@@ -424,7 +426,7 @@ class RemoteQueue:
         self._finish(not_found("queue", self.record.name, self.record.vhost))
 
     def lose(self) -> None:
-        """The home is gone: what is not answered never will be (§9.1)."""
+        """End the queue, whose home is gone: pending publishes are answered as lost (§9.1)."""
         if self._end is None:
             self._is_lost = True
             self.letter.is_closed = True

@@ -99,7 +99,7 @@ class _Side:
             )
         for text in (greeting.name, greeting.node_id, greeting.cluster_id, greeting.version, greeting.to):
             if len(text) > _NAME_CHARACTERS_MAX or not text.isprintable():
-                raise HandshakeFailed("a greeting with a name that cannot be one")
+                raise HandshakeFailed("a greeting with an invalid name")
         if not greeting.name or not greeting.node_id:
             raise HandshakeFailed("a greeting without a name")
         if greeting.kind != kind or len(greeting.nonce) != NONCE_BYTES or greeting.nonce == self._nonce:

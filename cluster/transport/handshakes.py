@@ -1,4 +1,4 @@
-"""Bounds the handshakes with strangers that go on at the same time, and chooses which have to end for others.
+"""Bounds the number of simultaneous handshakes with strangers, and chooses which of them end to make room.
 
 Any host that reaches the port can begin a handshake and send nothing. So none is refused for that; the oldest one
 ends. A member gets through, as it needs milliseconds. A host from which a member has proved itself goes before
@@ -20,7 +20,7 @@ KNOWN_MAX: Final = 1024
 
 
 class Handshakes:
-    """The handshakes that go on now, the oldest first."""
+    """The handshakes in progress, the oldest first."""
 
     def __init__(self) -> None:
         self._going_on: dict[int, tuple[str, Callable[[], None]]] = {}

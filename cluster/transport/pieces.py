@@ -1,7 +1,7 @@
 """Cut frames in pieces, so that no message on the wire is big, and put them together again.
 
 A big message would hold up the messages behind it, and memory for it would have to be promised before its sender has
-said who it is. A piece has a *mark*: the topic, with bit 7 set when the frame goes on in the next piece.
+said who it is. A piece has a *mark*: the topic, with bit 7 set when the frame continues in the next piece.
 
 Source: ring §1a (64 to 256 KiB a message are cheapest), §1d.
 """
@@ -60,7 +60,7 @@ class Joiner:
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._begun: list[bytes] = []  # pieces of a frame that goes on
+        self._begun: list[bytes] = []  # pieces of an incomplete frame
         self._begun_bytes = 0
         self._begun_topic = 0
 
@@ -83,7 +83,7 @@ class Joiner:
 
     def _go_on(self, topic: Topic, piece: bytes) -> None:
         if self._begun and topic != self._begun_topic:
-            raise PieceFault("a frame goes on with another topic")
+            raise PieceFault("a frame continues with another topic")
         if not piece:
             # Pieces without content would not count against the limit.
             raise PieceFault("an empty piece of a frame")

@@ -87,7 +87,7 @@ class Sender:
         return batch.SerializeToString()
 
     def resume(self, message: bytes) -> None:
-        """Begin a session: go on after the pieces that its first acknowledgement names. Raises: StreamFault."""
+        """Begin a session: continue after the pieces that its first acknowledgement names. Raises: StreamFault."""
         received = self._received(message)
         if received is None:
             raise StreamFault("the answer to the opening is for other incarnations")
@@ -144,7 +144,7 @@ class Receiver:
         return (opening.from_incarnation, opening.to_incarnation) == (self.peer, self.own)
 
     def acknowledgement(self) -> bytes:
-        """Encode the number of the last piece received; a session's first one says where to go on."""
+        """Encode the number of the last piece received; a session's first one says where to continue."""
         return Ack(
             from_incarnation=self.peer, to_incarnation=self.own, received=self.received
         ).SerializeToString()

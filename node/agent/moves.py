@@ -95,7 +95,7 @@ def _is_at(catalogue: Catalogue, record: QueueRecord, target: str) -> bool:
     """Return whether the queue has this master, and needs the former one no more. Raises: ControlError."""
     now = catalogue.queue(record.vhost, record.name) if catalogue.vhost(record.vhost) is not None else None
     if now is None or now.uid != record.uid or now.view is None:
-        raise errors.refused("The queue was deleted, or is mirrored no more")
+        raise errors.refused("The queue was deleted, or is not mirrored any more")
     return now.view.master_node == target and not now.view.previous
 
 

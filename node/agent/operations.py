@@ -108,14 +108,14 @@ class Operations:
         Raises: ControlError while another change that was begun so is not done.
         """
         if self._begun is not None and not self._begun.done():
-            raise errors.unavailable("a change of this node that was begun before is going on")
+            raise errors.unavailable("an earlier change of this node is still under way")
         self._begun = asyncio.create_task(self._begun_change(operation, timeout_s))
 
     async def _begun_change(self, operation: str, timeout_s: float) -> None:
         try:
             await self.handle(operation, {}, timeout_s)
         except ControlError as error:
-            self._agent.logger.error("'%s' was asked for over HTTP and failed: %s", operation, error)
+            self._agent.logger.error("the operation '%s', requested over HTTP, failed: %s", operation, error)
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
@@ -160,7 +160,7 @@ class Operations:
     async def _stop_app(self, arguments: Arguments, timeout_s: float) -> Any:
         self._check_broker()
         if not await self._agent.app.stop():
-            raise ControlError(74, "the broker is stopped, but not all that it had is on disk: see the log")
+            raise ControlError(74, "the broker is stopped, but not all of its data are on disk: see the log")
         return {}
 
     async def _stop(self, arguments: Arguments, timeout_s: float) -> Any:
@@ -249,7 +249,7 @@ class Operations:
     async def _join_cluster(self, arguments: Arguments, timeout_s: float) -> Any:
         node, address = _text(arguments, "node"), arguments.get("address")
         if address is not None and not isinstance(address, str):
-            raise ControlError(EX_USAGE, "the address is no text")
+            raise ControlError(EX_USAGE, "the address is not a text")
         is_member = await changes.join_cluster(self._stopped(), node, address, _node_type(arguments))
         return {"already_member": is_member}
 

@@ -90,7 +90,7 @@ class RuntimeOperations(AdminOperations):
         """Return the path of the log file. Raises: ControlError if the log goes to none."""
         file = self._agent.config.log.file
         if file is None:
-            raise errors.unavailable("the node's log goes to no file: look where its standard output goes")
+            raise errors.unavailable("the node does not log to a file: look where its standard output goes")
         return file.path
 
     async def log_tail(self, number: int) -> dict[str, Any]:
@@ -316,7 +316,7 @@ def _fraction(value: object, default: float) -> float:
     if value is None:
         return default
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e9:
-        raise ControlError(EX_USAGE, "the argument 'relative' is no fraction")
+        raise ControlError(EX_USAGE, "the argument 'relative' is not a fraction")
     return float(value)
 
 

@@ -30,7 +30,7 @@ class Step(Enum):
     CLOSE = auto()
     """The peer closes: clean up, answer close-ok, forget the number."""
     ANSWER_CLOSE = auto()
-    """The peer's close crossed ours: answer close-ok and go on waiting for its close-ok."""
+    """The peer's close crossed ours: answer close-ok and still wait for its close-ok."""
     FORGET = auto()
     """The peer's close-ok came: the number is free."""
     IGNORE = auto()

@@ -49,51 +49,51 @@ _BASIC_CLASS_NO_WEIGHT: Final = CLASS_BASIC << 16
 _ACK_PAYLOAD_BYTES: Final = 13
 _ACK_FRAME_BYTES: Final = _ACK_PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES
 _TRAITS_AT: Final = 19
-"""Where the property flags stand in a content: after frame header, class, weight and body size."""
+"""The offset of the property flags in a content: after frame header, class, weight and body size."""
 _HEADER_FIXED_BYTES: Final = 12
 """Class, weight and body size: what a header frame must have to be one."""
 _FLAGS_BYTES: Final = 2
 
 _OBJECT_BYTES: Final = 48
-"""What a frame that is kept costs beside its bytes: bodies may come in frames of one octet."""
+"""The cost of a kept frame beside its bytes: bodies may come in frames of one octet."""
 
 _ASSEMBLED_MIN_BYTES: Final = 16 * 1024 * 1024
-"""However small messages must be: their headers need room too."""
+"""The least limit, however small the largest message is: headers need room, too."""
 
 
 class Sink(Protocol):
-    """Who takes what the reader found, in the order of the bytes. None of these may raise."""
+    """The receiver of the reader's results, in the order of the bytes. Its methods may not raise."""
 
     def on_fault(self, error: ProtocolError) -> None:
-        """A frame that was read whole can't stand where it stands. The stream can be read on."""
+        """Take the error of a complete frame that may not come here. Reading can go on."""
 
     def on_method(self, channel: int, payload: bytes) -> None:
-        """A method frame that carries no content."""
+        """Take a method frame that carries no content."""
 
     def on_content_method(self, channel: int, payload: bytes) -> bool:
-        """A `basic.publish` frame came without its content yet. False: drop the content that follows."""
+        """Take a `basic.publish` frame whose content is still to come. False: drop the content."""
 
     def ignores(self, channel: int) -> bool:
-        """Whether the channel is being closed by us, so that stray content on it is no fault."""
+        """True if we are closing the channel, so that stray content on it is no fault."""
 
     def on_publish(
         self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
     ) -> None:
-        """A run of publishes that share method frame and traits.
+        """Take a run of publishes that share method frame and traits.
 
         contents: as in `node.amqp.frames`.   size: of each body in bytes, or `MIXED_SIZES`.
         """
 
     def on_acks(self, channel: int, first: int, last: int) -> None:
-        """`basic.ack` without `multiple` for each delivery tag from first to last, both included."""
+        """Take a `basic.ack` without `multiple` for each delivery tag from first to last, both included."""
 
     def on_content_frame(self) -> None:
-        """A content header or body frame was taken, or dropped as the sink `ignores` it. Told only while
-        `watches_contents`.
+        """Note a content header or body frame, even if it was dropped as the sink `ignores` it. Called only while
+        `watches_contents` is set.
         """
 
     def on_heartbeat(self) -> None:
-        """A heartbeat frame."""
+        """Note a heartbeat frame."""
 
 
 class _Assembly:
@@ -127,7 +127,7 @@ class FrameReader:
         self.paused = False
         """Set by the sink: stop after the present frame and keep the rest until `resume`."""
         self.watches_contents = False
-        """Whether the sink wants to know of every single content frame; see `watch_contents`."""
+        """True if the sink is to be told of each single content frame; see `watch_contents`."""
         self._pieces: list[
             bytes
         ] = []  # of an unfinished frame, so that many small reads of a big one stay linear
@@ -139,7 +139,7 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """What the reader holds: unread bytes and unfinished contents."""
+        """The number of bytes that the reader has: unread ones, and those of unfinished contents."""
         return self._buffered + self._assembled_bytes
 
     def feed(self, data: bytes) -> None:
@@ -164,7 +164,7 @@ class FrameReader:
             self._walk(data, pos)
 
     def resume(self) -> None:
-        """Go on after `paused`, with what was kept."""
+        """Continue after `paused`, with the bytes that were kept."""
         self.paused = False
         self._walk(self._take_pieces(), 0)
 
@@ -189,7 +189,7 @@ class FrameReader:
             self._assembled_bytes -= assembly.kept
 
     def close(self) -> None:
-        """Let go of all that was kept, and of the sink: nothing of the stream matters any more, nothing is fed."""
+        """Drop all kept bytes, and the sink: the stream has ended, and `feed` is not called any more."""
         self.forget_contents()
         self._take_pieces()
         del self._sink

@@ -1,4 +1,4 @@
-"""What a `Queue` does with the belongings of clients when it becomes the master of a mirrored queue, or is it no more.
+"""The handoff of publishes and consumers to a `Queue` that becomes the master of a mirrored queue.
 
 Source: amqp-behaviour §9.4; reliability §4.4.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def attach(queue: "Queue", consumers: Iterable[Consumer], now: float) -> None:
-    """Consumers of this node come along: all but those that want to be cancelled then."""
+    """Add the consumers of this node that the queue had elsewhere, except those that want to be cancelled then."""
     for consumer in consumers:
         successor = consumer.channel.reattached(consumer, queue)
         if successor is not None:
@@ -28,10 +28,10 @@ def attach(queue: "Queue", consumers: Iterable[Consumer], now: float) -> None:
 
 
 class Again:
-    """While it lasts, what is enqueued has been sent to another master already, and may have been delivered by it.
+    """Marks messages as redelivered that may have been delivered by an earlier master, from its creation to `end`.
 
-    So it counts as redelivered, even where nobody has seen it (§9.4); that must be so before it is given out.
-    Its envelopes must be copies, that no other run has, so that it joins none.
+    A publish that was sent to an earlier master counts as redelivered even if no client has seen it (§9.4). No
+    message is given out before that is done. The envelopes must be copies, so that these messages join no other run.
     """
 
     def __init__(self, broker: "Broker", queue: "Queue") -> None:
@@ -41,7 +41,7 @@ class Again:
         queue.consumers.hold()
 
     def end(self) -> None:
-        """What comes from now on is new."""
+        """Mark the messages that came since the creation, and let consumers be served again."""
         queue = self._queue
         if queue.next_seq > self._first:
             for level in queue.backlog.levels:
@@ -53,19 +53,19 @@ class Again:
 
 
 def last_received(queue: "Queue", sender: int) -> int:
-    """The number of the last publish of a front end that came in, here or at an earlier master; 0: none did.
+    """Return the number of a front end's last publish, here or at an earlier master; 0 if there was none.
 
-    It counts also when the queue is not mirrored any more: until they are answered, publishes are sent again to the
-    master that is left.
+    It also counts after the queue has ceased to be mirrored: unanswered publishes are sent again to the remaining
+    master.
     """
     mirror = queue.mirror
     return queue.received.get(sender, 0) if mirror is None else mirror.last_received(sender)
 
 
 def take_once(queue: "Queue", sender: int, number: int, batch: Batch, *, is_again: bool) -> Collection[int]:
-    """Enqueue a publish of a front end unless it came in before; the indexes of what the queue doesn't take.
+    """Enqueue a publish of a front end unless it came before; return the indexes of messages that the queue refused.
 
-    is_again: it was sent to a master before.
+    is_again: it was sent to an earlier master.
     """
     count = len(batch.contents)
     if number <= last_received(queue, sender):
@@ -73,18 +73,20 @@ def take_once(queue: "Queue", sender: int, number: int, batch: Batch, *, is_agai
     refused = queue.publish(batch, None)
     if len(refused) == count:
         return refused
-    # The next master has to know, if there will be one while the publish waits for its answer.
+    # A next master must know the number, if there is one before the publish is answered.
     if queue.mirror is not None:
         queue.mirror.received(sender, number)
-    elif is_again:  # nothing else is sent again that came while there are no mirrors
+    elif is_again:  # without mirrors no other publish is ever sent again
         queue.received[sender] = number
     return refused
 
 
 def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> None:
-    """Enqueue what this node has published to the masters before and was not answered, but for what came in there.
+    """Enqueue the unanswered publishes that this node has sent to earlier masters, except those that came here
+    before.
 
-    That is answered too only when what was enqueued here is stable: then it is as well (reliability §4.4).
+    Those too are answered only when the newly enqueued ones are stable, which implies that they are (reliability
+    §4.4).
     """
     sender = broker.incarnation
     again = Again(broker, queue)
@@ -110,10 +112,10 @@ def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> N
 
 
 def is_refusing(settings: QueueSettings) -> bool:
-    """Whether a queue refuses messages for its length.
+    """Return True if a queue refuses messages for its length.
 
-    Of what an earlier master has been sent, nobody knows then whether it was refused: the number of a later message
-    tells nothing. Such messages are nacked if their answer was lost with that master.
+    Then it is not known whether an earlier master has refused a message: the number of a later message tells nothing.
+    Such messages are nacked if their answer was lost with that master.
     """
     is_limited = settings.max_length is not None or settings.max_length_bytes is not None
     return is_limited and settings.overflow != "drop-head"

@@ -1,6 +1,6 @@
 """One broker: the catalogue with the live queues, routers and connections that follow from it.
 
-The broker reacts to what the catalogue reports, carries messages from routes to queues and from queues to
+The broker reacts to the events of the catalogue, carries messages from routes to queues and from queues to
 dead-letter exchanges, and knows which queues and connections have work left for the end of the turn. It does
 no I/O: a shell calls it with the time and writes what the connections have to say.
 
@@ -54,21 +54,21 @@ if TYPE_CHECKING:
     from node.client.connection import Connection
 
 FLOW_ENDS_MAX: Final = 50
-"""Publishers that go on in one turn after they had to wait: each may cost as much as its share of a turn."""
+"""The most held publishers that are read from again in one turn: each may cost as much as its share of a turn."""
 
 
 DELETED_AT_ONCE: Final = 50
-"""Exclusive queues that are deleted between two looks at the clock, at some 0.1 ms each. One by one, between other
-work, they were seen to leave the memory in which they were half in use."""
+"""The exclusive queues that are deleted between two looks at the clock, at some 0.1 ms each. Deleting single ones
+between other work was seen to leave their memory half in use."""
 
 
 class Broker:
-    """What a node knows and decides.
+    """One broker: the catalogue and the live objects of a node.
 
-    entropy: gives that many random bytes.   epoch_s: add it to the broker's clock for the time of day.
-    storage: keeps messages on disk.   pager: says when queues move messages there to free memory.
-    catalogue, timers: given where others share them.
-    meter: keeps account of what each queue costs; None: nobody wants to know.
+    entropy: returns that many random bytes.   epoch_s: the difference between the time of day and the broker's clock.
+    storage: keeps messages on disk.   pager: decides when queues move messages there to free memory.
+    catalogue, timers: given if other objects share them.
+    meter: keeps an account of each queue's cost; None: it is not needed.
     clock: seconds, monotonic, by which a turn is bounded; the default stands still, and bounds nothing.
     wake: called when work for the end of the turn comes up.
     """
@@ -91,7 +91,7 @@ class Broker:
         self.turns = Turn(clock, lambda: self.wake())
         self.chores = Chores(clock, lambda: self.wake())
         self.closing: dict[Channel, None] = {}
-        """Channels that are closed and have not given back yet all that they had."""
+        """Closed channels that have not given back all of their messages and consumers yet."""
         self.meter = meter
         self.storage: Storage = storage or MemoryStorage()
         self.pager = pager
@@ -106,7 +106,7 @@ class Broker:
             on_last=self._let_publishers_go_on,
         )
         self.in_flow: dict[Connection, None] = {}
-        """Publishers that aren't read from until the storage isn't congested, who waited longest first."""
+        """Publishers that aren't read from until the storage has room, in the order in which they began to wait."""
         self.counters = BrokerCounters()
         self.now = 0.0
         self.timers = timers if timers is not None else Timers()
@@ -121,9 +121,9 @@ class Broker:
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}
         self.direct_clients: dict[Connection, Callable[[], None]] = {}
-        """Connections of clients in this process, which no shell flushes: called when they have output."""
+        """Connections of clients in this process, which no shell flushes, with a callback for output."""
         self.stuck_disks: frozenset[str] = frozenset()
-        """Nodes whose message disks get on with nothing: they get no new copies of queues."""
+        """Nodes whose message disks make no progress: they get no new copies of queues."""
         self.connection_counts: Counter[tuple[str | None, str | None]] = Counter()
         """Open connections of a vhost (vhost, None) and of a user (None, user)."""
         self.remote_counts: Counter[tuple[str | None, str | None]] = Counter()
@@ -140,13 +140,13 @@ class Broker:
         self.damages = Damages(self)
         self._connection_numbers = count(1)
         self._plain_settings = NO_POLICY, queue_settings({}, NO_POLICY)
-        """The last queue without arguments: of many queues most are like that, and under the same policy."""
+        """The policy and settings of the last queue without arguments: most queues have none, and the same policy."""
         self._deletions = self._deletions_done = 0
         self._awaiting_deletions: deque[tuple[int, Callable[[Any], None]]] = deque()
 
     @property
     def log(self) -> ReplicatedLog:
-        """The way to change the catalogue."""
+        """The log through which the catalogue is changed."""
         return self._log
 
     @log.setter
@@ -156,25 +156,25 @@ class Broker:
     # --- the turn ---
 
     def touch(self, queue: Queue) -> None:
-        """See `QueueHost.touch`."""
+        """Call the queue's `pump` at the end of the turn: there may be something to deliver."""
         if not self._touched:
             self.wake()
         self._touched[queue] = None
 
     def touch_last(self, queue: Queue) -> None:
-        """See `QueueHost.touch_last`."""
+        """Call the queue's `pump` after those of all queues touched before."""
         self._touched.pop(queue, None)
         self.touch(queue)
 
     def has_output(self, connection: "Connection") -> None:
-        """See `ClientHost.has_output`."""
+        """Have the connection flushed at the end of the turn."""
         if not self._dirty:
             self.wake()
         self._dirty[connection] = None
 
     @property
     def has_work(self) -> bool:
-        """Whether a turn has something to do."""
+        """True if a turn has something to do."""
         return bool(
             self._touched
             or self._dirty
@@ -229,7 +229,7 @@ class Broker:
         return dirty
 
     def _pump(self, now: float) -> None:
-        """Deliver from the queues that were touched; those that the turn has no time for come first in the next."""
+        """Deliver from the queues that were touched; those that the turn has no time for come first in the next one."""
         queues = deque(self._touched)
         self._touched.clear()
         clock = self.turns.clock
@@ -246,13 +246,13 @@ class Broker:
                     self.touch(queue)
 
     def tick(self, now: float) -> None:
-        """Run what is due."""
+        """Run the timers that are due."""
         self.now = now
         self.storage.epoch_s = self.epoch_s
         self.timers.run(now)
 
     def start(self, now: float) -> None:
-        """Begin to look after what needs a look now and then."""
+        """Begin the checks that are made regularly."""
         self.now = now
         self.timers.at(now + self.settings.channel_tick_s, self._check_consumer_timeouts)
 
@@ -262,34 +262,34 @@ class Broker:
         self.timers.at(now + self.settings.channel_tick_s, self._check_consumer_timeouts)
 
     def begin(self, chore: Chore) -> None:
-        """See `QueueHost.begin`."""
+        """Do long work, at once or in pieces."""
         self.chores.begin(chore)
 
     # --- connections ---
 
     def register(self, connection: "Connection") -> tuple[int, str]:
-        """See `ClientHost.register`."""
+        """Add a new connection; return its number and id."""
         number = next(self._connection_numbers)
         name = f"{self.settings.node_name}.{number}"
         self.connections[name] = connection
         return number, name
 
     def opened(self, connection: "Connection") -> None:
-        """See `ClientHost.opened`."""
+        """Count a connection that has opened its vhost."""
         self.counters.connection_created += 1
         self.connection_counts[connection.vhost, None] += 1
         self.connection_counts[None, connection.user_name] += 1
 
     def connection_count(self, vhost: str | None, user: str | None) -> int:
-        """See `ClientHost.connection_count`."""
+        """Return the number of open connections in the whole cluster, of a vhost or of a user."""
         return self.connection_counts[vhost, user] + self.remote_counts[vhost, user]
 
     def channel_count(self, user: str) -> int:
-        """See `ClientHost.channel_count`."""
+        """Return the number of a user's open channels in the whole cluster."""
         return self.channel_counts[user] + self.remote_channel_counts[user]
 
     def forget(self, connection: "Connection") -> None:
-        """See `ClientHost.forget`."""
+        """Forget a connection that is gone."""
         del self.connections[connection.id]
         self.counters.recv_oct += connection.recv_oct
         self.counters.send_oct += connection.send_oct
@@ -305,7 +305,9 @@ class Broker:
 
     @property
     def channels(self) -> "Iterator[Channel]":
-        """All that may have deliveries: those that are open, and those that have not given them back yet."""
+        """Yield all channels that may have deliveries: the open ones, and closed ones that have not given them back
+        yet.
+        """
         for connection in self.connections.values():
             yield from connection.channels.values()
         yield from self.closing
@@ -318,12 +320,12 @@ class Broker:
             connection.force_close(reason)
 
     def relieved(self) -> None:
-        """The storage isn't congested any more: publishers go on in the coming turns."""
+        """Read from held publishers again in the coming turns, as the storage has room."""
         if self.in_flow or self.peers is not None:
             self.wake()
 
     def _end_flow(self, limit: int) -> None:
-        """Let up to `limit` publishers go on, until there is too much again."""
+        """Read again from up to `limit` publishers, unless the storage gets congested again."""
         for connection in list(islice(self.in_flow, limit)):
             if self.storage.is_congested or self.turns.is_full:
                 break
@@ -340,7 +342,7 @@ class Broker:
         self.relieved()
 
     def delete_exclusive_queues(self, connection: "Connection") -> Chore:
-        """See `ClientHost.delete_exclusive_queues`."""
+        """Return the chore that deletes the exclusive queues of a connection that ends (§3.13)."""
         records = self.following.exclusive_queues(connection.id)
         for at in range(0, len(records), DELETED_AT_ONCE):
             for record in records[at : at + DELETED_AT_ONCE]:
@@ -352,23 +354,25 @@ class Broker:
     def route(
         self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
     ) -> Sequence[LiveQueue]:
-        """See `ClientHost.route`."""
+        """Return the queues that a message goes to, each once. Raises: ProtocolError 406."""
         live = self.vhosts[vhost]
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
 
     def publish_here(self, queue: Queue, batch: Batch, party: Party | None) -> Collection[int]:
-        """See `QueueHost.publish_here`."""
+        """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""
         return self.intake.publish_here(queue, batch, party)
 
     def sample_memory(self, used_bytes: int) -> None:
-        """The node uses so much memory now: page out what is too much."""
+        """Note how much memory the node uses, and page out what is too much."""
         if self.pager is not None:
             self.pager.sample(used_bytes, self.local_queues)
             if self.pager.has_work:
                 self.wake()
 
     def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
-        """See `QueueHost.dead_letter`."""
+        """Publish messages that left the queue to its dead-letter exchange, if it has one; then the queue forgets
+        them.
+        """
         if self.meter is not None:
             self.meter.died(queue, len(run), reason)
         self.dead_letters.add(queue, run, reason, now)
@@ -377,12 +381,12 @@ class Broker:
 
     @property
     def incarnation(self) -> int:
-        """See `ClientHost.incarnation`."""
+        """The incarnation of this node in its cluster; 0 without one."""
         member = self.catalogue.member(self.settings.node_name)
         return 0 if member is None else member.incarnation
 
     def reply(self, name: str, envelope: Envelope, content: bytes) -> None:
-        """See `ClientHost.reply`."""
+        """Send a direct reply to the channel that waits for replies under this name, here or on another node."""
         requester = self.reply_consumers.find(name)
         if requester is not None:
             requester.channel.deliver_reply(requester, envelope, content)
@@ -390,7 +394,7 @@ class Broker:
             self.peers.reply(node, name, envelope, content)
 
     def has_requester(self, name: str) -> Asked[bool]:
-        """See `ClientHost.has_requester`."""
+        """Ask whether a channel waits for direct replies under this name."""
         if self.reply_consumers.find(name) is not None:
             return at_once(True)
         node = self._node_of_requester(name)
@@ -399,7 +403,7 @@ class Broker:
         return self.peers.has_requester(node, name)
 
     def _node_of_requester(self, name: str) -> str | None:
-        """The other node that made a reply name, if it is up."""
+        """Return the other node that made a reply name, if it is up."""
         incarnation = incarnation_of(name) if is_reply_name(name) else 0
         if not incarnation or incarnation == self.incarnation:
             return None
@@ -411,7 +415,7 @@ class Broker:
     # --- queues ---
 
     def live_queue(self, vhost: str, name: str) -> LiveQueue:
-        """See `ClientHost.live_queue`."""
+        """Return the live queue; raises ProtocolError 404 if there is none, or none within reach (§9.1)."""
         queue = self.vhosts[vhost].queues.get(name)
         if queue is None:
             record = self.catalogue.queue(vhost, name)
@@ -420,29 +424,29 @@ class Broker:
 
     @property
     def local_queues(self) -> Iterator[Queue]:
-        """The queues that live on this node."""
+        """Yield the queues that live on this node."""
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 if isinstance(queue, Queue):
                     yield queue
 
     def is_here(self, record: QueueRecord) -> bool:
-        """Whether a queue lives on this node."""
+        """Return True if a queue lives on this node."""
         return record.home in ("", self.settings.node_name)
 
     def is_within_reach(self, record: QueueRecord) -> bool:
-        """Whether there is a live queue of it here: the node where it lives is up, or it is mirrored."""
+        """Return True if this node has a live queue of it: the node where it lives is up, or it is mirrored."""
         if self.is_here(record) or record.view is not None:
             return True
         member = self.catalogue.member(record.home)
         return member is not None and member.is_up
 
     def unreadable(self, queue: Queue, reason: str) -> None:
-        """See `QueueHost.unreadable`."""
+        """Register a queue with messages that the disk cannot read."""
         self.damages.found(queue, reason)
 
     def queue_unused(self, queue: Queue, now: float) -> None:
-        """See `QueueHost.queue_unused`."""
+        """Delete the queue: its last consumer left an auto-delete queue, or its time without use is over."""
         self._delete(queue.record)
 
     def _delete(self, record: QueueRecord) -> None:
@@ -455,33 +459,34 @@ class Broker:
             self._awaiting_deletions.popleft()[1](None)
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
-        """See `ClientHost.await_deletions`."""
+        """Call back when all queues are gone that this broker has begun to delete by itself."""
         if self._deletions_done == self._deletions:
             on_done(None)
         else:
             self._awaiting_deletions.append((self._deletions, on_done))
 
-    # --- what follows from the catalogue ---
+    # --- following the catalogue ---
 
     def react(self, changes: Sequence[events.Event]) -> None:
-        """Follow what a command changed."""
+        """Follow the changes of a command."""
         self.following.react(changes)
 
     def open_storage(self, record: QueueRecord, copy: int) -> QueueStorage:
-        """The disk side of a queue here.   copy: as in `RingMember`."""
+        """Return the disk side of a queue here.   copy: as in `RingMember`."""
         return self.storage.open(replace(record, uid=stored_uid(record.uid, copy)) if copy else record)
 
     def make_queue(self, record: QueueRecord, storage: QueueStorage) -> Queue:
-        """An empty queue of this node."""
+        """Return an empty queue of this node."""
         settings = self.queue_settings(record)
         if self.meter is not None:
             return MeteredQueue(record, settings, self, storage, self.now, self.meter)
         return Queue(record, settings, self, storage, self.now)
 
     def replace(self, record: QueueRecord, live: LiveQueue) -> None:
-        """A mirrored queue has moved: what clients have of it is `live` from now on, and takes over what was under way.
+        """Replace the live queue of a mirrored queue, which has moved: `live` takes over publishes, questions and
+        consumers.
 
-        Routes that lead to it are looked up anew.
+        Routes that lead to the queue are resolved anew.
         """
         queues = self.vhosts[record.vhost].queues
         former, queues[record.name] = queues[record.name], live
@@ -489,7 +494,7 @@ class Broker:
         move(former, live)
 
     def take_over(self, queue: Queue, belongings: Belongings) -> None:
-        """See `QueueHost.take_over`."""
+        """Give the queue the publishes, consumers and questions that clients of this node had at earlier masters."""
         publish_again(self, queue, belongings)
         attach(queue, belongings.consumers, self.now)
         for ask in belongings.questions:
@@ -498,13 +503,13 @@ class Broker:
             publisher.peer_relieved()
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:
-        """See `Placement.placed`."""
+        """Return the declaration of a queue with its home and its mirrors: see `Placement.placed`."""
         settings = self.settings
         here, locator = settings.node_name, settings.queue_master_locator
         return Placement(self.catalogue, here, locator, self.stuck_disks, self.entropy).placed(command)
 
     def queue_settings(self, record: QueueRecord) -> QueueSettings:
-        """What arguments and policies come to for a queue."""
+        """Return the settings of a queue by its arguments and policies."""
         effective = self.catalogue.effective_policy(record)
         if record.arguments:
             return queue_settings(record.arguments, effective)

@@ -66,7 +66,7 @@ class Damages:
         return True
 
     def _give_up(self, queue: Queue, lost: NumberSet, reason: str) -> None:
-        # What is in memory is nowhere else, but need not be read.
+        # Messages in memory may be nowhere else, but need not be read.
         for level in queue.backlog.levels:
             for run in level.in_memory(0):
                 lost.discard(run.seqs)

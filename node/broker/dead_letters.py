@@ -1,8 +1,8 @@
 """Messages on their way from queues to dead-letter exchanges.
 
-It happens in the next turns, so that no number of deaths holds up one. A message leaves its queue only when it is
-where it goes: on this node the order in which the disk works sees to that; another node has to answer first, and
-so have the mirrors of a queue.
+They are published in the next turns, so that no number of deaths holds up one turn. A message leaves its queue only
+when its target has it: on this node the order of disk writes ensures that; another node, or a queue's mirrors, must
+answer first.
 Source: amqp-behaviour §5.5; docs/internals/remote-queues.md, "When a node is lost".
 """
 
@@ -26,27 +26,29 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 DEAD_LETTERS_MAX: Final = 500
-"""Messages that are dead-lettered in one turn, unless it gets too long before."""
+"""The most messages that are dead-lettered in one turn; a long turn ends before."""
 
 AT_ONCE_MAX: Final = 20
-"""Messages that are dead-lettered between two looks at the clock: 25 times that is `DEAD_LETTERS_MAX`."""
+"""The messages that are dead-lettered between two looks at the clock: a 25th of `DEAD_LETTERS_MAX`."""
 
 RETRY_S: Final = 1.0
-"""Before dead letters are routed anew that were to go to a mirrored queue without a master."""
+"""The seconds before dead letters for a mirrored queue without a master are routed anew."""
 
 
 class DeadLetters:
-    """Those of one broker that are to be published, in the order in which they died."""
+    """The dead letters of one broker that are to be published, in the order in which they died."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: deque[tuple[Death, Run, Queue]] = deque()
         self._postponed: list[tuple[Death, Run, Queue]] = []
         self._on_way: dict[Acceptance, tuple[Run, Queue]] = {}
-        self._congested: Queue | None = None  # the last mirrored one that got some
+        self._congested: Queue | None = None  # the last mirrored queue that got some, which may be congested
 
     def add(self, queue: Queue, run: Run, reason: str, now: float) -> None:
-        """Messages left a queue: publish them, if they have somewhere to go; then the queue is to forget them."""
+        """Add messages that left a queue. The queue forgets them when they are published, or at once if they go
+        nowhere.
+        """
         broker, record = self._broker, queue.record
         exchange = queue.settings.dead_letter_exchange
         is_dropped = exchange is None or broker.catalogue.exchange(record.vhost, exchange) is None
@@ -60,14 +62,14 @@ class DeadLetters:
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do. All wait while too much is on its way to other nodes."""
+        """True if `turn` has something to do. All messages wait while too much is on its way to other nodes."""
         if not self._waiting or (self._congested is not None and self._congested.is_congested):
             return False
         peers = self._broker.peers
         return not (peers is not None and peers.is_congested)
 
     def turn(self) -> None:
-        """Publish as many as a turn may cost."""
+        """Publish as many messages as a turn may cost."""
         left, clock = DEAD_LETTERS_MAX, self._broker.turns.clock
         ends_at = clock() + TURN_S
         while self._waiting and left > 0 and clock() <= ends_at:
@@ -77,10 +79,10 @@ class DeadLetters:
                 run = run[:AT_ONCE_MAX]
             left -= len(run)
             if death.vhost not in self._broker.vhosts or not self._publish(death, run, queue):
-                queue.forget(run)  # only now: it is on disk here until it is there
+                queue.forget(run)  # only now, so that one of the two queues always has it on disk
 
     def _publish(self, death: Death, run: Run, queue: Queue) -> bool:
-        """Publish dead messages; whether some are on their way to other nodes, so that the queue keeps them."""
+        """Publish dead messages. True: some are on their way to other nodes, so the queue keeps them."""
         broker = self._broker
         envelope = dead_envelope(death, run.envelope)
         keys = [envelope.routing_key, *envelope.cc, *envelope.bcc]
@@ -113,14 +115,16 @@ class DeadLetters:
         return True
 
     def _route(self, death: Death, keys: list[str], headers: Table) -> Sequence[LiveQueue]:
-        """Where a dead message goes: nowhere where finding out would cost too much, as nobody can be told."""
+        """Return the targets of a dead message; none if routing would cost too much, as no client can be told."""
         try:
             return self._broker.route(death.vhost, death.exchange, keys, headers)
         except ProtocolError:
             return ()
 
     def _postpone(self, death: Death, run: Run, queue: Queue) -> None:
-        """A mirrored queue has no master: publish to nobody yet, or the others would get it again and again."""
+        """Publish to no queue yet, as a mirrored target has no master: the other targets would get it again and
+        again.
+        """
         if not self._postponed:
             self._broker.timers.at(self._broker.now + RETRY_S, self._resume)
         self._postponed.append((death, run, queue))
@@ -131,7 +135,8 @@ class DeadLetters:
         self._broker.wake()
 
     def _accepted(self, death: Death, run: Run, queue: Queue, acceptance: Acceptance) -> None:
-        """Other nodes have the dead messages, or one of them is lost: then they are routed anew, all of them.
+        """Have the queue forget dead messages that all targets have. If a target was lost, they are routed anew, all
+        of them.
 
         If their queue has left, they are at its new master again.
         """
@@ -145,13 +150,13 @@ class DeadLetters:
             queue.forget(run)
 
     def all_unsettled(self) -> Iterator[tuple[Run, Queue]]:
-        """Messages that their queues have not been told to forget, and those queues."""
+        """Yield the messages that their queues have not been told to forget, each with its queue."""
         yield from self._on_way.values()
         for _, run, queue in chain(self._waiting, self._postponed):
             yield run, queue
 
     def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
-        """Messages of a queue that it has not been told to forget.   take: those that wait are not to be published."""
+        """Return messages of a queue that it has not been told to forget.   take: do not publish those that wait."""
         runs = [run for run, origin in self.all_unsettled() if origin is queue]
         if take:
             self._waiting = deque(waiting for waiting in self._waiting if waiting[2] is not queue)

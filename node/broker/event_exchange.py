@@ -1,7 +1,7 @@
 """Events as messages, as RabbitMQ's plug-in `rabbitmq_event_exchange` publishes them.
 
 Each event is a message without a body to the exchange amq.rabbitmq.event; its routing key names the event, its headers
-the objects. Events gather while the broker is busy with what brings them, and are published right after.
+the objects. Events gather during the broker's work, and are published right after it.
 
 Events of connections, channels and consumers are published by the node of the client. Changes of the catalogue reach
 all nodes, so one publishes them: the first by name that is up. The user who made a change isn't known there: the header

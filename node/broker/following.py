@@ -104,7 +104,7 @@ class Following:
         if self.broker.is_within_reach(record):
             self._open_queue(record)
             if self.broker.peers is not None:
-                self.broker.wake()  # a peer that knew of it before us may have sent something for it
+                self.broker.wake()  # another node that knew the queue earlier may have sent frames for it
         if self.broker.mirrors is not None and record.view is None:
             self.broker.mirrors.settings_changed(record)
         if record.type == "quorum":

@@ -2,8 +2,8 @@
 
     post = exchange.open("key")          if post: post.send(Properties(…), body)
 
-They are internal topic exchanges, so clients only bind to them. What nobody is bound to is not even made. Messages
-are nobody's publishes: they are not counted, not traced, and nobody waits for them.
+They are internal topic exchanges, so clients can only bind to them. A message without a bound queue is not even made.
+The messages count as no client's publishes, are not traced, and have no confirms.
 Source: management §2.7, §6.3; RabbitMQ 3.10.8, live.
 """
 
@@ -26,12 +26,12 @@ _CHANNEL: Final = 1  # what stands in the frames; each consumer's channel puts i
 
 
 def declaration(vhost: str, name: str) -> DeclareExchange:
-    """The command that makes such an exchange, where it isn't predeclared."""
+    """Return the command that declares such an exchange, where it isn't predeclared."""
     return DeclareExchange(vhost, name, "topic", durable=True, internal=True)
 
 
 class Post:
-    """Where messages with one routing key go at this moment."""
+    """The target of messages with one routing key, as it is at this moment."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Post:
 
 
 class InternalExchange:
-    """One such exchange of a vhost. It need not be there: then nobody is bound to it."""
+    """One such exchange of a vhost. If it does not exist, no queue is bound to it."""
 
     def __init__(self, broker: "Broker", vhost: str, name: str, *, persistent: bool = False) -> None:
         self._broker = broker
@@ -71,13 +71,13 @@ class InternalExchange:
         self._envelopes: dict[str, Envelope] = {}
 
     def open(self, key: str) -> Post | None:
-        """Where messages with a routing key go now; None: nowhere. A key that is too long is cut."""
+        """Return the target of messages with a routing key; None: no queue is bound. A key that is too long is cut."""
         if self._vhost not in self._broker.vhosts:
             return None
         envelope = self._envelope(key)
         try:
             queues = self._broker.route(self._vhost, self._name, (envelope.routing_key,), None)
-        except ProtocolError:  # the patterns that somebody bound cost too much: they get nothing
+        except ProtocolError:  # matching the bound patterns costs too much: their queues get nothing
             return None
         return Post(self._broker, envelope, Targets(queues)) if queues else None
 

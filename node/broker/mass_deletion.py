@@ -75,7 +75,7 @@ class InPieces:
     def _trimmed(
         self, trim: Trim, pieces_left: int, finish: Callable[[], None], is_more: bool | Refused
     ) -> None:
-        # Not at once: what isn't written to disk is answered before `submit` returns.
+        # Not at once: a command that writes nothing to disk is answered before `submit` returns.
         self._due.append(
             partial(self._trim, trim, pieces_left, finish) if is_more is True and pieces_left else finish
         )
@@ -83,7 +83,7 @@ class InPieces:
 
 
 def _first(command: Command[Any], catalogue: Catalogue) -> tuple[Trim | None, int]:
-    """Return the command that removes a first piece of what a command is to delete, and the whole size.
+    """Return the command that removes a first piece of the object that a command deletes, and the object's size.
 
     None and 0 where the command deletes nothing large.
     """

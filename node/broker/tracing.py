@@ -3,8 +3,8 @@
     publish.EXCHANGE   as the message was published, before it reaches its queues; in a transaction before the commit
     deliver.QUEUE      as it is given to a consumer, or found by basic.get
 
-Copies are transient messages with the body and a description in the headers. What went by the exchange of the copies
-itself is not copied. `LiveVhost.tracer` says for each vhost whether it is traced; nothing else is looked at.
+Copies are transient messages with the body and a description in the headers. Messages that went through the exchange
+of the copies are not copied. Only `LiveVhost.tracer` says whether a vhost is traced.
 Source: management §2.7; headers, their order and their types: RabbitMQ 3.10.8, live.
 """
 
@@ -35,7 +35,7 @@ _PROPERTIES: Final = tuple(reversed(Properties.__dataclass_fields__))
 
 
 def tracer_of(broker: "Broker", vhost: Vhost) -> "Firehose | None":
-    """Who makes the copies in a vhost of this node, if it is traced."""
+    """Return the tracer of a vhost of this node, if the vhost is traced."""
     return Firehose(broker, vhost.name) if vhost.metadata.get(TRACING) is True else None
 
 
@@ -48,7 +48,7 @@ class Firehose:
         self._exchange = InternalExchange(broker, vhost, TRACE_EXCHANGE)
 
     def published(self, channel: "Channel", batch: Batch, queues: "Iterable[LiveQueue]") -> None:
-        """A client publishes messages.   queues: that they are routed to, on this node and others."""
+        """Copy messages that a client publishes.   queues: those that they are routed to, on this node and others."""
         envelope = batch.envelope
         exchange = envelope.exchange
         if exchange == TRACE_EXCHANGE:
@@ -64,9 +64,9 @@ class Firehose:
             channel.connection.throttle.hold_for_peer(away)
 
     def delivered(self, channel: "Channel", queue: "LiveQueue", run: Run) -> None:
-        """A client is given messages of a queue.
+        """Copy messages of a queue that a client is given.
 
-        A queue of copies on another node that is behind misses these: whoever is given messages can't be held up.
+        A congested queue of copies on another node misses these: the client cannot be held up.
         """
         if run.envelope.exchange == TRACE_EXCHANGE:
             return
@@ -83,7 +83,7 @@ class Firehose:
         before: Table,
         behind: Table,
     ) -> "list[LiveQueue]":
-        """Publish copies.   before, behind: what the headers have before and behind the connection.
+        """Publish copies.   before, behind: the headers before and behind those of the connection.
 
         Returns: the queues on other nodes that get no more for now.
         """
@@ -114,7 +114,7 @@ class Firehose:
 
 
 def _described(properties: Properties) -> Table:
-    """The properties that a message has, as a table: the last one of the protocol's list first."""
+    """Return the properties that a message has, as a table: the last one of the protocol's list first."""
     described: Table = {}
     for name in _PROPERTIES:
         value = getattr(properties, name)
@@ -130,5 +130,5 @@ def _described(properties: Properties) -> Table:
 
 
 def _int(value: int) -> Field:
-    """A number in the type that RabbitMQ writes here, where it fits."""
+    """Return a number in the type that RabbitMQ writes here, where it fits."""
     return Field("I", int(value)) if value <= _INT_MAX else long(value)

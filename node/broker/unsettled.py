@@ -22,7 +22,7 @@ def unsettled(broker: "Broker", queue: Queue, *, take: bool = False) -> list[Run
     """Return the messages of a queue of this node that clients and dead letters hold, in no order.
 
     take: the queue hands off. Other nodes' proxies and dead letters that wait are dropped; what the channels of
-        this node hold counts for nothing any more, from the end of this turn on.
+        this node hold does not count any more, from the end of this turn on.
     """
     runs = broker.dead_letters.unsettled(queue, take=take)
     if broker.peers is not None:

@@ -30,7 +30,7 @@ _MATCHES_EMPTY_NAME_ONLY: Final = "^$"
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """The reason why a login failed. It is for the log only: the client is told the same in all cases (§1.3)."""
+    """The reason why a login failed. It is for the log only: the client gets the same text in all cases (§1.3)."""
 
     reason: str
 
@@ -110,7 +110,7 @@ def check_topic(
 
     The caller has seen that the exchange is of type topic.
     `{username}` and `{vhost}` in the expression stand for the names themselves: unlike RabbitMQ we quote what
-    would be a metacharacter in them, lest a user's name widen the user's rights.
+    would be a metacharacter in them, so that a user's name cannot widen the user's rights.
     """
     permission = catalogue.topic_permission(vhost, user, exchange)
     if permission is None:

@@ -1,4 +1,4 @@
-"""Users and their permissions: the part of the catalogue that says who may do what.
+"""Users and their permissions: the part of the catalogue about access rights.
 
 Each change appends what it did to the catalogue's events.
 

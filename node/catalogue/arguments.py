@@ -1,7 +1,7 @@
 """Arguments of queue.declare, exchange.declare and basic.consume: which are accepted, and which count as equal.
 
 Each queue type knows a list of keys. A key that only other types know is refused, a key that no type knows is
-kept and ignored. Faults are reported in RabbitMQ's order, so that of two faults the client is told of the same one.
+kept and ignored. Faults are reported in RabbitMQ's order, so that the client is told of the same one of several.
 
 Values compare and print as Erlang terms, because clients and their tests match on the texts: see `comparable`
 and `print_value`.

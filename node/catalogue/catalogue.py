@@ -1,6 +1,6 @@
 """The catalogue: all metadata of the broker, a deterministic state machine.
 
-`apply` is the only way in. It reads no clock and no randomness and never raises for what a command says, so
+`apply` is the only way in. It reads no clock and no randomness and never raises because of a command's contents, so
 nodes that apply the same commands in the same order have the same catalogue, give the same results and report
 the same events. What a command cannot do comes back as `Refused` and has changed nothing.
 

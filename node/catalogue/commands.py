@@ -74,9 +74,9 @@ class QueueDeclared:
 class StepOutcome:
     """The result of a step of a plan.
 
-    state: done: it has been made; skipped: there was nothing to do; started: it goes on by itself; waiting: it cannot
-        be made just now, ask again; stale: a condition of the step does not hold (any more); locked: this plan does not
-        have the lock; missing: no such queue. Only with "done" anything of the view has changed.
+    state: done: it has been made; skipped: there was nothing to do; started: it continues without another command;
+        waiting: it cannot be made just now, ask again; stale: a condition of the step does not hold (any more); locked:
+        this plan does not have the lock; missing: no such queue. Only "done" means that the view has changed.
     reason: for people; empty with done.
     """
 

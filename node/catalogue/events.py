@@ -1,7 +1,7 @@
 """The events of the catalogue: each says what a command changed, in the order of the changes.
 
 The live broker starts, stops and re-tunes its queues by these. Within one command they come bottom up:
-bindings before the queue or exchange that they belonged to, and what cascades from that afterwards.
+the events of bindings before that of their queue or exchange, and the events of further deletions after that.
 """
 
 from dataclasses import dataclass

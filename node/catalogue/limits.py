@@ -1,7 +1,7 @@
 """Limits on connections, channels and queues of vhosts and users, with the texts of their refusals.
 
-One rule for those that are set: a negative limit or none at all allows everything, 0 allows nothing, and what is there
-when a limit is lowered stays. Counts are of what exists before the new one, in the whole cluster.
+One rule for those that are set: a negative limit or none allows everything, 0 allows nothing, and objects that exist
+when a limit is lowered stay. Counts are of the objects before the new one, in the whole cluster.
 
 Source: amqp-behaviour §1.5, §2.1, §3.7 step 7, §6.5.
 """
@@ -14,13 +14,13 @@ from node.amqp.errors import ProtocolError
 from node.catalogue.records import Json, UserLimits
 
 VHOST_BINDINGS_MAX: Final = 1_000_000
-"""Explicit bindings of a vhost: a tenant's share of every node's memory, at some 1 KiB each."""
+"""The most explicit bindings of a vhost, at some 1 KiB of every node's memory each."""
 
 BINDINGS_TO_MAX: Final = 100_000
-"""Bindings that lead to one queue or exchange: they all go when it is deleted."""
+"""The most bindings that lead to one queue or exchange: they are all removed when it is deleted."""
 
 ANY_WORDS_MAX: Final = 16
-"""Wildcards `#` of one pattern of a topic exchange."""
+"""The most wildcards `#` in one pattern of a topic exchange."""
 
 
 @dataclass(frozen=True, slots=True)

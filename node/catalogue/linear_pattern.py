@@ -90,7 +90,7 @@ def _steps(tree: Any) -> int:
             least, most, part = argument
             each = _steps(part)
             if most > 1 and part.getwidth()[0] == 0:
-                return STEPS_MAX + 1  # repeated how often you like without an octet
+                return STEPS_MAX + 1  # repeated without limit and without an octet
             if least == most:
                 ways *= each ** min(least, TEXT_MAX)
             elif each > 1:
@@ -110,7 +110,7 @@ class _Instruction(NamedTuple):
 
     octets: the next octet must be one of these.   at: a predicate of the text and the place.
     look: a program that must match from here, or (behind octets back) to here; is_negated: must not match.
-    ways: the instructions to go on with; instruction 0 is the end of the program: it has matched.
+    ways: the instructions that follow; instruction 0 is the end of the program: it has matched.
     """
 
     ways: tuple[int, ...]

@@ -1,8 +1,8 @@
 """The nodes of the cluster and which of them are up: the part of the catalogue about the cluster itself.
 
-Each change appends what it did to the catalogue's events. What becomes of a node's queues is the catalogue's
-business.
-Source: reliability §4.0 (incarnations), §2.5 (who may leave).
+Each change appends what it did to the catalogue's events. The catalogue decides what happens to a node's
+queues.
+Source: reliability §4.0 (incarnations), §2.5 (which nodes may leave).
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Checks of runtime parameters, with RabbitMQ's texts, and how it prints JSON values in them.
 
-A check gives the texts of what is wrong, none when all is well; the HTTP API joins them after `Validation
+A check returns a text for each error, none if the value is valid; the HTTP API joins them after `Validation
 failed`.
 
 Source: amqp-behaviour §6.3, §6.4; rabbit_parameter_validation.erl v3.10.

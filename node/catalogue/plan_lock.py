@@ -2,7 +2,7 @@
 
 It is kept in the catalogue. A lock that is not renewed expires, by the clocks of the nodes that are asked: these may
 differ, so a lock can end early or late, and two plans may each believe for a moment to have it. That does no harm,
-since each step is judged by itself when it is applied (`plan_steps`), and only while its plan has the lock then.
+since each step is judged alone when it is applied (`plan_steps`), and only while its plan has the lock then.
 Source: spark §3.4 ("busy by X since T").
 """
 

@@ -1,4 +1,4 @@
-"""Policies: which one applies to a queue or an exchange, and what comes of it together with the arguments.
+"""Policies: which one applies to a queue or an exchange, and the settings that result from it and the arguments.
 
 At most one user policy and one operator policy apply to an object, the matching ones with the highest
 priority; the two are merged. `PolicySet` finds them, `queue_settings` and `alternate_exchange` resolve what
@@ -167,7 +167,7 @@ class QueueSettings:
     message_ttl, expires: milliseconds.   max_priority, single_active_consumer: by argument only.
     delivery_limit, dead_letter_strategy: of quorum queues only.
     ha_...: of mirrored queues (§9.3), by policy only. ha_params: how many copies, or the names of nodes.
-    ha_confirm: whose copies a confirm waits for.   ha_slow_mirror: what becomes of a mirror that doesn't keep up
+    ha_confirm: the copies that a confirm waits for.   ha_slow_mirror: the treatment of a mirror that doesn't keep up
         (reliability §4.9).
     """
 

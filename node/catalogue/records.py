@@ -106,7 +106,7 @@ class Exchange:
     internal: bool = False
     arguments: Table = field(default_factory=dict)
     declared_by: str = ""
-    """The user who declared it; empty: nobody, or not known."""
+    """The user who declared it; empty: no user, or not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class ReplicatedLog(Protocol):
     ) -> None:
         """Have the command applied, after all that was submitted here before.
 
-        on_applied: called once with its result, after this node has reacted to what the command changed.
+        on_applied: called once with its result, after this node has reacted to the command's changes.
         """
         ...
 

@@ -76,7 +76,7 @@ class Topology:
     """The exchanges, queues, bindings and policies of one vhost, with the handlers of the commands that change them.
 
     events: the catalogue's list of events, to which each change is appended.
-    made_by: the user who made the vhost, and its exchanges with it; empty: nobody.
+    made_by: the user who made the vhost, and its exchanges with it; empty: no user.
     """
 
     def __init__(self, vhost: str, events: list[Event], made_by: str = "") -> None:
@@ -246,7 +246,7 @@ class Topology:
         return len(keys)
 
     def delete_queues_of(self, home: str, *, transient_only: bool) -> None:
-        """Delete the unmirrored queues of a node that is lost for a while (transient ones only) or for good (§9.1)."""
+        """Delete the unmirrored queues of a forgotten node, or the transient ones of a node that is down (§9.1)."""
         lost = [
             queue
             for queue in self.queues.values()

@@ -52,10 +52,10 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         "--out",
         metavar="DIR",
         default="certs",
-        help="where the files go (default: certs, in the working directory)",
+        help="the directory for the files (default: certs, in the working directory)",
     )
     parser.add_argument(
-        "--days", type=_days, default=_NODE_DAYS, help="how long they are valid (default: %(default)s)"
+        "--days", type=_days, default=_NODE_DAYS, help="days for which they are valid (default: %(default)s)"
     )
     parser.add_argument(
         "--also",

@@ -92,7 +92,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         "cluster",
         help="run a cluster on this machine",
         usage="fluffle cluster [options] [-- OPTION...] | fluffle cluster start N | stop [N] | status",
-        description="Runs nodes n1, n2, ... on loopback until Ctrl-C. What follows -- goes to `fluffle start`.",
+        description="Runs nodes n1, n2, ... on loopback until Ctrl-C. Options after -- are passed to `fluffle start`.",
     )
     parser.add_argument("--nodes", metavar="N", type=int, help=f"how many (default: {DEFAULT_NODES})")
     parser.add_argument(
@@ -187,7 +187,7 @@ def _read_settings(directory: str) -> dict[str, Any]:
         if not all(type(number) is int for number in numbers) or not all(
             isinstance(name, str) for name in settings["ram"]
         ):
-            raise ValueError("it says something else than a cluster")
+            raise ValueError("it does not describe a cluster")
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -59,10 +59,10 @@ def _compat_links(arguments: argparse.Namespace) -> int:
 
 
 _TOOLS: Final = {
-    "ctl": "look after a running node: RabbitMQ's rabbitmqctl",
+    "ctl": "manage a running node: RabbitMQ's rabbitmqctl",
     "diagnostics": "health checks and reports: rabbitmq-diagnostics",
     "queues": "replicated queues: rabbitmq-queues",
-    "plugins": "what the node serves beside AMQP: rabbitmq-plugins",
+    "plugins": "the plug-ins of the node: rabbitmq-plugins",
     "upgrade": "maintenance mode: rabbitmq-upgrade",
 }
 

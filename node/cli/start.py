@@ -40,14 +40,16 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         metavar="HOST:PORT",
         action="append",
         default=[],
-        help="accept AMQP here, instead of where the configuration says; may be repeated",
+        help="accept AMQP on this address, instead of the configured ones; may be repeated",
     )
     parser.add_argument(
         "--management",
         metavar="HOST:PORT|off",
         help="the HTTP API and the UI (default: on, 10000 above the AMQP port, which makes 15672)",
     )
-    parser.add_argument("--peer", metavar="HOST:PORT", help="accept other nodes of the cluster here")
+    parser.add_argument(
+        "--peer", metavar="HOST:PORT", help="accept other nodes of the cluster on this address"
+    )
     parser.add_argument(
         "--telemetry", metavar="DIR", help="write telemetry for spark_ops into this directory"
     )

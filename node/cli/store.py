@@ -31,16 +31,16 @@ class _Nothing(Exception):
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
     """Add the commands and their arguments to the parser."""
-    parser = commands.add_parser("store", help="look at the data directory of a node that doesn't run")
+    parser = commands.add_parser("store", help="inspect the data directory of a node that does not run")
     tools = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    check = tools.add_parser("check", help="say what is there, and what is broken")
+    check = tools.add_parser("check", help="show the contents, and any damage")
     check.add_argument("directory", metavar="DIR", help="the node's data directory")
     check.set_defaults(run=run_check)
     dump = tools.add_parser("dump", help="print the messages, one JSON object a line")
     dump.add_argument("directory", metavar="DIR", help="the node's data directory")
     dump.add_argument("--vhost", metavar="NAME", help="only queues of this virtual host")
     dump.add_argument("--queue", metavar="NAME", help="only queues of this name, or with this uid")
-    dump.add_argument("--bodies", action="store_true", help="with what the messages say")
+    dump.add_argument("--bodies", action="store_true", help="with the bodies of the messages")
     dump.set_defaults(run=run_dump)
 
 

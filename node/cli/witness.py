@@ -20,7 +20,9 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--data", metavar="DIR", help="the node's data directory (default: /var/lib/fluffle/NAME)"
     )
-    parser.add_argument("--peer", metavar="HOST:PORT", help="accept other nodes of the cluster here")
+    parser.add_argument(
+        "--peer", metavar="HOST:PORT", help="accept other nodes of the cluster on this address"
+    )
     parser.add_argument("--config", metavar="FILE", help="configuration file, in rabbitmq.conf's format")
     parser.set_defaults(run=run)
 

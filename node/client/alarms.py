@@ -15,7 +15,7 @@ Resource = Literal["memory", "disk"]
 class Alarms:
     """The alarms of all nodes that are on.
 
-    node_name: of this node, whose alarms are meant where no other is named.
+    node_name: this node's, for calls that name no other node.
 
     on_first: called when the first alarm goes on.   on_last: called when the last one goes off. The observer is
         told before.

@@ -1,6 +1,6 @@
-"""A channel: publishes in, deliveries out, and what is open between the two.
+"""A channel: its publishes, its deliveries, and those that are not settled.
 
-The methods of the protocol are in `node.client.handlers`; here is what they share and what must be fast:
+The methods of the protocol are in `node.client.handlers`; here are the parts that they share and that must be fast:
 publishing a run along a cached route, delivering a run, settling ranges of delivery tags.
 Source: amqp-behaviour §2, §4.
 """
@@ -51,7 +51,7 @@ class Channel:
 
     prefetch_limit: of `basic.qos(global=true)`, for all consumers together.   prefetch: for consumers to
         come. 0: no limit.
-    last_queue: what an empty queue name stands for (§3.8); None before the first declare.
+    last_queue: the queue that an empty name stands for (§3.8); None before the first declare.
     held_cancels: while we delete a queue ourselves, the consumers to be told of it after our delete-ok
         (§3.11).
     """
@@ -82,7 +82,7 @@ class Channel:
 
     @property
     def counters(self) -> ChannelCounters:
-        """What happened on the channel so far. Once it is closed the broker has them."""
+        """The counts of the channel so far. They are added to the broker's when the channel is closed."""
         counters = self._counters
         if self.state is not ChannelState.OPEN:
             return counters
@@ -96,7 +96,7 @@ class Channel:
         """Send a method without content."""
         self.connection.send(method_frame(self.number, method))
 
-    # --- what handlers ask ---
+    # --- for handlers ---
 
     def check(self, kind: ResourceKind, name: str, operation: Operation) -> None:
         """Raise ProtocolError 403 unless the user may do that (§6.7)."""
@@ -137,7 +137,7 @@ class Channel:
     def publish(self, route: Route, traits: Traits, contents: list[bytes], size: int) -> None:
         """Publish a run of messages along a route.
 
-        Raises: ProtocolError for what is wrong with them, before any is enqueued.
+        Raises: ProtocolError for an invalid one, before any is enqueued.
         """
         envelope = route.envelope
         if envelope is None or (traits is not route.traits and traits != route.traits):
@@ -152,7 +152,7 @@ class Channel:
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
     ) -> None:
-        """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
+        """Publish a message that needs a route of its own: by its headers, by CC and BCC, or to a direct reply."""
         headers = chosen_headers(content, route.headers_asked)
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
         targets = Targets(self.broker.route(self.connection.vhost, route.exchange, keys, headers))
@@ -190,7 +190,7 @@ class Channel:
     # --- confirms: a `Publisher` ---
 
     def expect(self, count: int) -> int:
-        """Number so many messages of which the client will hear. Returns: the first number."""
+        """Number so many messages that the client will be told of; return the first number."""
         assert self.confirms is not None
         self.connection.confirming[self] = None
         return self.confirms.expect(count)
@@ -211,7 +211,7 @@ class Channel:
         self.broker.has_output(self.connection)
 
     def unroutable(self, batch: Batch, is_mandatory: bool) -> None:
-        """Messages were published that reach no queue: give those back that are mandatory (§4.2)."""
+        """Return mandatory messages that reach no queue to the client, and count all (§4.2)."""
         envelope, contents = batch.envelope, batch.contents
         if self.pairs is not None:
             self.pairs.unroutable(envelope.exchange, len(contents), is_mandatory=is_mandatory)
@@ -236,38 +236,38 @@ class Channel:
     # --- delivering: an `Outlet` ---
 
     def credit(self, consumer: Consumer) -> int:
-        """See `Outlet.credit`. Both limits may be in force (§4.9)."""
+        """Return how many messages the consumer may be given now, by its own limit and the channel's (§4.9)."""
         if self.state is not ChannelState.OPEN:
             return 0
         credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
         return min(credit, self.limit_left())
 
     def room_bytes(self) -> int:
-        """See `Outlet.room_bytes`."""
+        """Return the bytes that the connection may still be given this turn; 0 or less for none."""
         return self.connection.room_bytes()
 
     def block(self, consumer: Consumer) -> None:
-        """See `Outlet.block`."""
+        """Note that the consumer was left out for want of credit or room."""
         self._blocked[consumer] = None
         if self.connection.room_bytes() <= 0:
             self.connection.stalled[self] = None
 
     def unblock(self) -> None:
-        """Credit or room came back: let the consumers that can take messages join in again."""
+        """Let the consumers that can take messages join in again: credit or room came back."""
         if not self._blocked:
             return
         if self.connection.room_bytes() <= 0:
             self.connection.stalled[self] = None
             return
-        # Freed room of the limit for all goes to whoever has waited longest, or the first would take it for ever.
+        # Room of the channel's limit goes to the consumer that has waited longest, or the first would always take it.
         for consumer in sorted(self._blocked, key=_LAST_TAG) if self.prefetch_limit else list(self._blocked):
-            # A queue on another node keeps account by itself, also of what it has sent and is not delivered yet.
+            # A queue on another node counts itself, and includes deliveries that are still on their way.
             if not consumer.queue.is_local or self.credit(consumer) > 0:
                 del self._blocked[consumer]
                 consumer.queue.resume(consumer)
 
     def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
-        """See `Outlet.deliver`."""
+        """Send messages to the client, and remember those that it will acknowledge."""
         count = len(run.contents)
         head, tail = deliver_frame(consumer, run, self.number)
         tag = self._next_tag
@@ -306,16 +306,16 @@ class Channel:
         self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
 
     def fit(self, run: Run, queue: "LiveQueue | None" = None, *, is_got: bool = False) -> list[bytes]:
-        """The contents of a run, from a queue, as this channel's client can take them."""
+        """Return the contents of a run, from a queue, as this channel's client can take them."""
         return fitting(run, queue, self.number, self.connection.frame_max_bytes, is_got=is_got)
 
     def take_tag(self) -> int:
-        """Use up the next delivery tag, for `basic.get`."""
+        """Use up the next delivery tag, for `basic.get`, and return it."""
         self._next_tag += 1
         return self._next_tag - 1
 
     def cancelled_by_server(self, consumer: Consumer) -> None:
-        """See `Outlet.cancelled_by_server`."""
+        """Forget the consumer and tell the client: the queue is gone."""
         self._forget_consumer(consumer)
         if self.held_cancels is not None:
             self.held_cancels.append(consumer)
@@ -323,7 +323,9 @@ class Channel:
             self.notify_cancelled(consumer)
 
     def reattached(self, consumer: Consumer, queue: "LiveQueue") -> Consumer | None:
-        """See `Outlet.reattached`. Its prefetch limit counts anew (§9.4)."""
+        """Return the consumer that replaces one whose queue has another master; None: it is cancelled. Its prefetch
+        limit begins anew (§9.4).
+        """
         if self.consumers.get(consumer.tag) is not consumer:
             return None
         self._blocked.pop(consumer, None)
@@ -347,7 +349,7 @@ class Channel:
         return successor
 
     def disown(self) -> None:
-        """Queues have left: what was delivered from them counts for nothing any more (§9.4)."""
+        """Stop counting deliveries from queues that have left (§9.4)."""
         deliveries = self.unacked.disown()
         if self.transaction is not None:
             deliveries += self.transaction.disown()
@@ -358,14 +360,14 @@ class Channel:
             self.unblock()
 
     def notify_cancelled(self, consumer: Consumer) -> None:
-        """Tell the client that its consumer is gone, if it wants to know (§4.7)."""
+        """Tell the client that its consumer is gone, if it has asked to be told (§4.7)."""
         if self.state is ChannelState.OPEN and self.connection.has_capability("consumer_cancel_notify"):
             self.send(BasicCancel(consumer.tag, nowait=True))
 
     # --- settling ---
 
     def acks(self, first: int, last: int) -> None:
-        """Acknowledge the delivery tags from first to last, each by itself.
+        """Acknowledge the delivery tags from first to last, each as one ack.
 
         Raises: ProtocolError 406 at the first unknown tag, those before it being acknowledged.
         """
@@ -380,14 +382,14 @@ class Channel:
             raise unknown_delivery_tag(first + count)
 
     def ack(self, settled: list[Delivery]) -> None:
-        """The client is done with these: settle them, now or when the transaction commits."""
+        """Settle deliveries that the client has acknowledged, now or when the transaction commits."""
         if self.transaction is not None:
             self.transaction.ack(settled)
         else:
             self.settle_acked(settled)
 
     def reject(self, settled: list[Delivery], *, requeue: bool) -> None:
-        """The client doesn't want these: settle them, now or when the transaction commits."""
+        """Settle deliveries that the client has rejected, now or when the transaction commits."""
         if self.transaction is not None:
             self.transaction.reject(settled, requeue=requeue)
         else:
@@ -423,7 +425,7 @@ class Channel:
             self.unblock()
 
     def _uncount(self, delivery: Delivery) -> None:
-        """A delivery no longer counts against prefetch limits."""
+        """Stop counting a delivery against prefetch limits."""
         if delivery.queue is NOBODY:
             return
         if delivery.consumer is not None:
@@ -432,7 +434,7 @@ class Channel:
             self._limited_count -= delivery.open
 
     def limit_left(self) -> int:
-        """How many more deliveries the limit for all consumers together allows now."""
+        """Return how many more deliveries the limit for all consumers together allows now."""
         return self.prefetch_limit - self._limited_count if self.prefetch_limit else UNLIMITED
 
     def reserve(self, count: int) -> None:
@@ -453,7 +455,7 @@ class Channel:
     # --- the end ---
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer is cancelled by the client or goes with the channel."""
+        """Remove a consumer, which the client has cancelled or whose channel ends."""
         self._forget_consumer(consumer)
         consumer.queue.unsubscribe(consumer, self.broker.now)
 
@@ -463,7 +465,7 @@ class Channel:
         self.broker.observer.consumer_removed(self, consumer)
 
     def close(self) -> Chore:
-        """The end: a transaction is rolled back now, the chore gives back all else that the channel has (§2.1)."""
+        """End: roll back a transaction now; return the chore that gives back its consumers and messages (§2.1)."""
         self.broker.observer.channel_closed(self)
         self.broker.counters.channel_closed += 1
         self.broker.channel_counts[self.connection.user_name] -= 1

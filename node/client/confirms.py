@@ -19,7 +19,7 @@ Range = tuple[int, int]
 class Confirms:
     """Numbers of publishes: outstanding, confirmed, rejected. Outstanding ranges are disjoint and in order.
 
-    spans: is told of what is settled; None: nobody wants to know of which exchange it was.
+    spans: is told which publishes are settled; None: confirms are not counted by exchange.
     """
 
     __slots__ = ("_acked", "_nacked", "_next", "_outstanding", "_rejected", "spans")
@@ -33,7 +33,7 @@ class Confirms:
         self.spans: Spans | None = None
 
     def expect(self, count: int) -> int:
-        """Number `count` publishes, which wait to be settled; the first number."""
+        """Number `count` publishes, which wait to be settled; return the first number."""
         first = self._next
         self._next += count
         _append(self._outstanding, first, self._next - 1)
@@ -48,14 +48,14 @@ class Confirms:
             self.spans.settle(first, self._next - 1, is_confirmed=True)
 
     def confirm(self, first: int, last: int) -> None:
-        """The publishes from first to last are safe."""
+        """Settle the publishes from first to last as safe."""
         for low, high in self._settle(first, last):
             _append(self._acked, low, high)
             if self.spans is not None:
                 self.spans.settle(low, high, is_confirmed=True)
 
     def reject(self, first: int, last: int) -> None:
-        """The publishes from first to last were refused."""
+        """Settle the publishes from first to last as refused."""
         for low, high in self._settle(first, last):
             _append(self._nacked, low, high)
             self._rejected += high + 1 - low
@@ -64,21 +64,21 @@ class Confirms:
 
     @property
     def outstanding(self) -> int:
-        """How many publishes wait to be settled."""
+        """The number of publishes that wait to be settled."""
         return sum(last - first + 1 for first, last in self._outstanding)
 
     @property
     def numbered(self) -> int:
-        """How many publishes there were."""
+        """The number of publishes so far."""
         return self._next - 1
 
     @property
     def confirmed(self) -> int:
-        """How many of them are safe."""
+        """The number of publishes that are safe."""
         return self.numbered - self.outstanding - self._rejected
 
     def _settle(self, first: int, last: int) -> list[Range]:
-        """Take a range out of what is outstanding; what of it was."""
+        """Remove a range from the outstanding ones; return the part of it that was outstanding."""
         kept: list[Range] = []
         settled: list[Range] = []
         for low, high in self._outstanding:
@@ -95,11 +95,10 @@ class Confirms:
         return settled
 
     def flush(self) -> list[BasicAck | BasicNack]:
-        """What to tell the client now: acks before nacks, each kind with one `multiple` for all below its
+        """Return the frames for the client: acks before nacks, each kind with one `multiple` for all below its
         cutoff.
 
-        The cutoff is the lowest number that `multiple` must not cover: still outstanding, or settled the
-        other way.
+        The cutoff is the lowest number that `multiple` must not cover: still outstanding, or settled the other way.
         """
         if not self._acked and not self._nacked:
             return []

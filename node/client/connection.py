@@ -1,6 +1,6 @@
 """A client's connection: handshake, channels, errors and their scope, heartbeats, closing.
 
-Bytes come in by `receive_data`, bytes to write gather in `take_output`; what depends on time hangs on the
+Bytes come in by `receive_data`, bytes to write gather in `take_output`; actions that depend on time use the
 broker's timers. The shell that owns the socket follows `is_reading` and `is_finished`.
 
     connection = Connection(broker, peer)      connection.receive_data(data, now)      connection.lost(now)
@@ -52,10 +52,10 @@ from node.scheduling.timers import Timer
 from node.scheduling.turn import Share
 
 OUT_MAX_BYTES: Final = 512 * 1024
-"""Deliveries that one connection is given in a turn: several socket buffers full, so that the others get their turn."""
+"""The most bytes of deliveries that one connection is given in a turn, which are several socket buffers full."""
 
 REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Unsent output at which we stop reading from a client that asks for more without reading the answers."""
+"""The bytes of unsent output at which we stop reading from a client that asks without reading the answers."""
 
 
 class Connection:
@@ -66,9 +66,9 @@ class Connection:
     confirming: channels with confirms to flush.
     connected_at_ms: milliseconds since 1970.
     recv_oct, recv_cnt: bytes that were received, in so many reads.   send_oct, send_cnt: sent, in so many writes.
-    throttle: what keeps us from reading when the client publishes too much.
+    throttle: stops reading when the client publishes too much.
     is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
-    is_finished: there is nothing more to wait for: flush and reset the socket.
+    is_finished: nothing more is awaited: the shell flushes and resets the socket.
     """
 
     def __init__(self, broker: ClientHost, peer: Peer, *, now: float, on_change: Callable[[], None]) -> None:
@@ -95,7 +95,7 @@ class Connection:
         self.recv_oct = self.recv_cnt = 0
         self.send_oct = self.send_cnt = 0
         self.held_bytes = 0
-        """Of messages in open transactions."""
+        """The number of bytes of messages in open transactions."""
         self.stalled: dict[Channel, None] = {}
         self.confirming: dict[Channel, None] = {}
         self.is_writable = True
@@ -116,7 +116,7 @@ class Connection:
         self._routes = Routes()
         self._out: list[bytes] = []
         self._out_bytes = 0
-        self._is_waiting = False  # the method that was read last goes on when something is done
+        self._is_waiting = False  # True while the last method waits for a result
         self._unanswered_closes: set[int] = set()  # numbers of channels whose close-ok is to come
         self._reopening: int | None = None  # such a number that the client has opened again
         self._is_choked = False  # there is more unsent output than a client may let pile up
@@ -133,27 +133,27 @@ class Connection:
 
     @property
     def full_name(self) -> str:
-        """The name with what the client calls itself, for the log."""
+        """The name together with the one that the client gave, for the log."""
         return self.name if self.client_name is None else f"{self.name} - {self.client_name}"
 
     @property
     def user_name(self) -> str:
-        """Who is logged in."""
+        """The name of the user who is logged in."""
         return self.user.name
 
     def has_capability(self, name: str) -> bool:
-        """Whether the client announced that it can take this (§1.10)."""
+        """Return True if the client announced this capability (§1.10)."""
         return name in self.capabilities
 
     # --- bytes ---
 
     @property
     def is_reading(self) -> bool:
-        """Whether the shell should go on reading from the socket."""
+        """True if the shell should go on reading from the socket."""
         return not self._reader.paused
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Take what the socket brought."""
+        """Take bytes from the socket."""
         self.broker.now = now
         self.recv_oct += len(data)
         self.recv_cnt += 1
@@ -170,7 +170,7 @@ class Connection:
         self._flush_confirms()
 
     def _take(self, data: bytes | None) -> None:
-        """Work on what the client sent.   data: the next bytes; None: go on with those that were kept."""
+        """Process the client's bytes.   data: the next ones; None: those that were kept."""
         try:
             if data is None:
                 self._reader.resume()
@@ -204,8 +204,8 @@ class Connection:
             self._is_choked = self._reader.paused = True
 
     def take_output(self) -> bytes:
-        """What is to be written to the socket now."""
-        self._flush_confirms()  # of what the disk has settled
+        """Return the bytes to write to the socket now."""
+        self._flush_confirms()  # of publishes that the disk has settled
         data = b"".join(self._out)
         self._out.clear()
         self._out_bytes = 0
@@ -217,16 +217,16 @@ class Connection:
         return data
 
     def room_bytes(self) -> int:
-        """How much more deliveries this connection takes in this turn."""
+        """Return how many more bytes of deliveries this connection takes in this turn."""
         return OUT_MAX_BYTES - self._out_bytes if self.is_writable else 0
 
     @property
     def takes_replies(self) -> bool:
-        """Whether a direct reply may still be added: a requester that reads none loses them."""
+        """True if a direct reply may still be added: a requester that does not read loses replies."""
         return not self.is_flooded and self._out_bytes <= REPLIES_MAX_BYTES
 
     def flushed(self) -> None:
-        """The shell has written our output, and the socket takes more: go on with what waited for that."""
+        """Continue waiting work: the shell has written our output, and the socket takes more."""
         if self.stalled:
             stalled, self.stalled = self.stalled, {}
             for channel in stalled:
@@ -237,7 +237,7 @@ class Connection:
 
     @property
     def has_unpublished(self) -> bool:
-        """Whether publishes were read that are to be published in coming turns."""
+        """True if publishes were read that are to be published in later turns."""
         return self._rest is not None
 
     def stop_reading(self) -> None:
@@ -245,7 +245,7 @@ class Connection:
         self._reader.paused = True
 
     def read_on(self) -> None:
-        """Read on, unless something else still keeps us from it."""
+        """Read on, unless there is another reason to wait."""
         is_stopped = self._is_waiting or self._is_choked or self._is_deaf or self._share.is_over
         has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
         if is_stopped or self.throttle.holds or self.spreading.is_on or has_ended:
@@ -264,13 +264,13 @@ class Connection:
     # --- the handshake ---
 
     def tune(self, channel_max: int, frame_max_bytes: int, heartbeat_s: int) -> None:
-        """Keep from now on to what both sides agreed on."""
+        """Use the values that both sides agreed on from now on."""
         self.channel_max = channel_max
         self.frame_max_bytes = self._reader.frame_max_bytes = frame_max_bytes
         self.heartbeat.start(heartbeat_s, self.broker.now)
 
     def opened(self, vhost: str) -> None:
-        """The handshake is over."""
+        """End the handshake: the connection is open."""
         self.vhost = vhost
         self.state = ConnectionState.OPEN
         self._handshake = None
@@ -279,7 +279,7 @@ class Connection:
         self.broker.observer.opened(self)
 
     def fall_silent(self) -> None:
-        """Read and say nothing any more; after a pause the socket is reset."""
+        """Stop reading and writing; after a pause the socket is reset."""
         self.state = ConnectionState.FAILED
         self._reader.paused = True
         self._finish_after(self.broker.settings.auth_failure_delay_s)
@@ -297,7 +297,7 @@ class Connection:
     def on_publish(
         self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
     ) -> None:
-        """See `Sink.on_publish`."""
+        """Publish a run of messages that share method frame and traits."""
         broker = self.broker
         route = self._routes.find(method_frame, broker.catalogue.version)
         try:
@@ -327,7 +327,7 @@ class Connection:
         contents: list[bytes],
         size: int,
     ) -> None:
-        """Publish a long run as far as the share of the turn goes: what comes after it waits."""
+        """Publish a long run as far as the share of the turn goes: the rest waits."""
         step = route.at_once_max
         for at in range(0, len(contents), step):
             if at and (self._reader.paused or self._clock() > self._share.ends_at):
@@ -349,7 +349,7 @@ class Connection:
             )
 
     def _new_route(self, number: int, method_frame: bytes) -> Route | None:
-        """Check a publish that has no route yet, and find it one. None: it is to be ignored."""
+        """Check a publish that has no route yet, and resolve its route. None: the publish is ignored."""
         publish = self._admit(number, method_frame[7:-1])
         if publish is None:
             return None
@@ -357,7 +357,7 @@ class Connection:
         return self._routes.open(self.channels[number], publish, method_frame)
 
     def on_content_method(self, channel: int, payload: bytes) -> bool:
-        """See `Sink.on_content_method`."""
+        """Check a `basic.publish` whose content is still to come. False: drop the content."""
         try:
             return self._admit(channel, payload) is not None
         except ProtocolError as error:
@@ -365,14 +365,14 @@ class Connection:
             return False
 
     def ignores(self, channel: int) -> bool:
-        """See `Sink.ignores`."""
+        """True if we are closing the channel, so that stray content on it is no fault."""
         known = self.channels.get(channel)
         return self.state is ConnectionState.CLOSING or (
             known is not None and known.state is ChannelState.CLOSING
         )
 
     def on_acks(self, channel: int, first: int, last: int) -> None:
-        """See `Sink.on_acks`."""
+        """Acknowledge the delivery tags from first to last, each as one ack."""
         known = self.channels.get(channel)
         if known is None or known.state is not ChannelState.OPEN or self.state is not ConnectionState.OPEN:
             self.on_method(channel, _ACK_PAYLOAD)
@@ -385,7 +385,7 @@ class Connection:
             self._share.stop()
 
     def on_method(self, channel: int, payload: bytes) -> None:
-        """See `Sink.on_method`."""
+        """Handle a method without content."""
         method: Method | None = None
         try:
             if channel == 0:
@@ -402,14 +402,14 @@ class Connection:
             self._share.stop()
 
     def on_content_frame(self) -> None:
-        """See `Sink.on_content_frame`."""
+        """Note a content frame while an alarm is on."""
         self.throttle.content_came()
 
     def on_heartbeat(self) -> None:
-        """See `Sink.on_heartbeat`: that bytes came is all that counts."""
+        """Do nothing: any bytes from the client count as a sign of life."""
 
     def on_fault(self, error: ProtocolError) -> None:
-        """See `Sink.on_fault`."""
+        """Close the channel or the connection for a fault in a frame."""
         if self.state is not ConnectionState.CLOSING:
             self._fail(error)
 
@@ -504,7 +504,7 @@ class Connection:
         self._reader.paused = self._reader.paused or self._is_waiting
 
     def _close_channel(self, channel: Channel) -> Steps:
-        """The client closes a channel, whose consumers have been given what they should have by now."""
+        """Close a channel as the client asks, after its consumers were given what they can take."""
         yield from all_heard({consumer.queue: None for consumer in channel.consumers.values()})
         self._routes.clear()
         self._reader.forget(channel.number)
@@ -514,7 +514,7 @@ class Connection:
         self.broker.chores.begin(channel.close(), partial(self.broker.await_deletions, answer))
 
     def _answer_close(self, number: int, _: object) -> None:
-        """Say that a channel is closed, and open it again if the client has asked for that meanwhile."""
+        """Tell the client that a channel is closed, and open it again if the client has asked for that meanwhile."""
         self._unanswered_closes.remove(number)
         if self.state is ConnectionState.CLOSED:
             return
@@ -527,7 +527,7 @@ class Connection:
             self.read_on()
 
     def _advance(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
-        """Run a handler up to where it waits, and on from there once that is done."""
+        """Run a handler up to where it waits, and continue it once its result has come."""
         self._is_waiting = False
         if channel.state is not ChannelState.OPEN:
             steps.close()
@@ -555,7 +555,7 @@ class Connection:
     # --- faults ---
 
     def _failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
-        """A method failed: the channel or the connection pays, as the code says."""
+        """Handle the error of a method: its code says whether the channel or the connection is closed."""
         if self.state is ConnectionState.CLOSING:
             return
         if method is not None and not error.class_id and error.code not in _WITHOUT_IDS:
@@ -575,7 +575,7 @@ class Connection:
         channel.send(ChannelClose(error.code, error.reply_text, error.class_id, error.method_id))
 
     def _fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
-        """The connection ends with an error: by a close handshake once it is open, in silence before."""
+        """End the connection with an error: by a close handshake once it is open, in silence before."""
         if self.state.is_handshake:
             self.broker.observer.handshake_failed(self, error.explanation)
             self.fall_silent()
@@ -606,12 +606,12 @@ class Connection:
         self._finish_after(self._closing_s())
 
     def _answer_connection_close(self, _: object) -> None:
-        """Say that the connection is closed: the queues that go with it are gone."""
+        """Tell the client that the connection is closed: its exclusive queues are gone."""
         if self.state is not ConnectionState.CLOSED:
             self.send_method(ConnectionCloseOk())
 
     def force_close(self, reason: str) -> None:
-        """Close with 320, for a reason of ours (§1.8). Before the connection is open: just end it."""
+        """Close with 320, for a reason of ours (§1.8). Before the connection is open it just ends."""
         if self.state is ConnectionState.OPEN:
             was_held = self.throttle.holds
             self._fail(ProtocolError(ReplyCode.CONNECTION_FORCED, reason))
@@ -621,7 +621,7 @@ class Connection:
             self.finish()
 
     def check_consumer_timeouts(self, now: float) -> None:
-        """Close the channels whose consumers let a delivery lie for too long (§4.10)."""
+        """Close the channels with a delivery that has been unacknowledged for too long (§4.10)."""
         for channel in list(self.channels.values()):
             if channel.state is not ChannelState.OPEN:
                 continue
@@ -634,7 +634,9 @@ class Connection:
                 self._fail_channel(channel, error)
 
     def _closing_s(self) -> float:
-        """How long to wait for the peer when a connection closes: its heartbeat interval, at most 30 s (§0.3)."""
+        """Return how many seconds to wait for the peer when a connection closes: its heartbeat interval, at most 30 s
+        (§0.3).
+        """
         limit = self.broker.settings.closing_s_max
         return self.heartbeat.interval_s if 0 < self.heartbeat.interval_s < limit else limit
 
@@ -644,7 +646,7 @@ class Connection:
         self._timer = self.broker.timers.at(self.broker.now + seconds, lambda now: self.finish())
 
     def finish(self) -> None:
-        """Have the socket reset, once what we have to say is written."""
+        """Have the socket reset, once our output is written."""
         if self.state is ConnectionState.OPEN:
             self._release()
         self.state = ConnectionState.CLOSED
@@ -659,7 +661,7 @@ class Connection:
             self._timer.cancel()
 
     def lost(self, now: float) -> None:
-        """The socket is gone."""
+        """Note that the socket is gone."""
         self.broker.now = now
         in_good_order = self.state in (
             ConnectionState.CLOSED_BY_PEER,
@@ -676,9 +678,10 @@ class Connection:
         self.broker.observer.closed(self, in_good_order=in_good_order)
 
     def _let_go(self) -> None:
-        """Nothing comes any more: our parts forget what they kept, and us.
+        """Drop the references between our parts, as nothing more will come.
 
-        So a connection goes with the last reference to it, and not when Python looks for cycles among what is old.
+        So a connection is freed with the last reference to it, and not when Python looks for cycles among old
+        objects.
         """
         self._reader.close()
         self._share.close()
@@ -688,7 +691,7 @@ class Connection:
         self._handshake = None
 
     def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
-        """Close the channels, then delete the queues that were ours alone (§1.8)."""
+        """Close the channels, then delete the connection's exclusive queues (§1.8)."""
         chores = [each.close() for each in self.channels.values() if each.state is ChannelState.OPEN]
         self.channels.clear()
         self._reader.forget_contents()
@@ -711,7 +714,7 @@ _LISTENING: Final = frozenset(
         ConnectionState.CLOSING,
     }
 )
-"""The states in which frames mean something."""
+"""The states in which frames are processed."""
 
 _ACK_PAYLOAD: Final = b"\x00\x3c\x00\x50" + bytes(9)
 
@@ -722,7 +725,7 @@ _WITHOUT_IDS: Final = frozenset(
         ReplyCode.INTERNAL_ERROR,
     }
 )
-"""Codes of frames, which name no method unless their raiser says so."""
+"""Codes of frame errors, which name no method unless the error says so."""
 
 
 def _unexpected_method(method: Method, state: ConnectionState) -> ProtocolError:

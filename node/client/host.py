@@ -1,6 +1,4 @@
-"""What connections and channels ask of the broker around them, as a protocol: they are below the broker, which knows
-them all.
-"""
+"""The protocol by which connections and channels use the broker, which they cannot import: it imports them."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class ClientHost(Protocol):
-    """What a connection and its channels need of the broker around them.
+    """The broker, as a connection and its channels use it.
 
-    Fields that are not told here are as in `Broker`.
+    Fields that are not explained here are as in `Broker`.
     """
 
     settings: BrokerSettings
@@ -62,56 +60,56 @@ class ClientHost(Protocol):
 
     @property
     def log(self) -> ReplicatedLog:
-        """The way to change the catalogue."""
+        """The log through which the catalogue is changed."""
 
     @property
     def incarnation(self) -> int:
-        """Of this node in its cluster; 0 without one."""
+        """The incarnation of this node in its cluster; 0 without one."""
 
     def register(self, connection: "Connection") -> tuple[int, str]:
-        """Take in a new connection; a number and an id that no other of this node has or had."""
+        """Add a new connection; return a number and an id that no other connection of this node ever has."""
 
     def opened(self, connection: "Connection") -> None:
-        """A connection has opened its vhost: it counts against limits."""
+        """Count a connection that has opened its vhost against limits."""
 
     def forget(self, connection: "Connection") -> None:
-        """A connection is gone."""
+        """Forget a connection that is gone."""
 
     def has_output(self, connection: "Connection") -> None:
-        """The connection wants to be flushed at the end of the turn."""
+        """Flush the connection at the end of the turn."""
 
     def connection_count(self, vhost: str | None, user: str | None) -> int:
-        """Open connections in the whole cluster, of a vhost or of a user."""
+        """Return the number of open connections in the whole cluster, of a vhost or of a user."""
 
     def channel_count(self, user: str) -> int:
-        """Open channels of a user who has a limit of them, in the whole cluster."""
+        """Return the number of a user's open channels in the whole cluster; for users with a limit of channels only."""
 
     def live_queue(self, vhost: str, name: str) -> LiveQueue:
-        """The live queue; raises ProtocolError 404 if there is none, or none within reach (amqp-behaviour §9.1)."""
+        """Return the live queue; ProtocolError 404 if there is none, or none within reach (amqp-behaviour §9.1)."""
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:
-        """The declaration of a queue, made here, with its home and its mirrors: see `Placement.placed`."""
+        """Return the declaration of a queue, made here, with its home and its mirrors: see `Placement.placed`."""
 
     def delete_exclusive_queues(self, connection: "Connection") -> Chore:
         """Delete the queues that belonged to a connection which ends (amqp-behaviour §3.13)."""
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
-        """Call back when all queues are gone that this broker has set out to delete by itself.
+        """Call back when all queues are gone that this broker has begun to delete by itself.
 
-        Who cancels the last consumer of an auto-delete queue, or closes, is answered after that
-        (amqp-behaviour §3.12, §3.13).
+        The client that cancels the last consumer of an auto-delete queue, or closes, is answered after that (§3.12,
+        §3.13).
         """
 
     def touch(self, queue: "Queue") -> None:
-        """See `QueueHost.touch`."""
+        """Call the queue's `pump` at the end of the turn: there may be something to deliver."""
 
     def route(
         self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
     ) -> Sequence[LiveQueue]:
-        """The queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
+        """Return the queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
 
     def reply(self, name: str, envelope: Envelope, content: bytes) -> None:
-        """Send a message to whoever waits for direct replies under this name, here or on another node."""
+        """Send a direct reply to the channel that waits for replies under this name, here or on another node."""
 
     def has_requester(self, name: str) -> Asked[bool]:
-        """Whether somebody waits for direct replies under this name."""
+        """Ask whether a channel waits for direct replies under this name."""

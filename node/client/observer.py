@@ -27,8 +27,8 @@ class MirrorEvent:
 
     kind: see `cluster.mirror.happenings`; "detail" belongs to the event before it or after it.
     text: the whole line of the log.
-    node: the node of the copy that it is about, with a new master the new one's; "": none.   former: the last master's.
-    cause: `plan:<plan>:<step>` where a plan's step did it; "": not that.
+    node: the node of the copy that it is about; if the master changed, the new master's; "": none.
+    former: the last master's node.   cause: `plan:<plan>:<step>` if a plan's step caused it, else "".
     """
 
     level: Level
@@ -109,7 +109,7 @@ class Observer:
         """The node has too little of this resource: publishers are blocked."""
 
     def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
-        """The node has enough of this resource again. Publishers go on once no alarm is left.
+        """The node has enough of this resource again. Publishers are read from again once no alarm is left.
 
         is_last: no other node lacks this resource.
         """

@@ -1,12 +1,12 @@
-"""What each channel did with each queue and each exchange. It is counted only while somebody asks for it.
+"""Counts of each channel's messages by queue and by exchange. They are kept only while a scrape asks for them.
 
-    broker.pairs.ask(now)                  a scrape wants them: from here on channels count
-    broker.pairs.begin(channel)            a channel of that time begins to
+    broker.pairs.ask(now)                  a scrape asks: from here on channels count
+    broker.pairs.begin(channel)            an open channel begins to count
     channel.pairs.published(…)             bumped once a run, as all counters are
 
-When nobody has asked for `KEPT_S` channels forget them, and a run costs them one look at an attribute again. A node
-keeps no more than `PAIRS_MAX`, a channel no more than `CHANNEL_PAIRS_MAX`: what comes beyond is in the channel's own
-counters only. Pairs of queues and exchanges that are gone go when somebody looks. Source: a live RabbitMQ 3.10.8.
+Without a scrape for `KEPT_S` channels forget them, and a run costs them one look at an attribute again. A node
+keeps no more than `PAIRS_MAX`, a channel no more than `CHANNEL_PAIRS_MAX`: pairs beyond these are in the channel's own
+counters only. Pairs of deleted queues and exchanges are removed at the next scrape. Source: a live RabbitMQ 3.10.8.
 """
 
 from bisect import bisect_right
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from node.queue.run import Run
 
 KEPT_S: Final = 900.0
-"""For how long channels go on counting after somebody asked; Prometheus asks each minute or more often."""
+"""For how many seconds channels count after a scrape; Prometheus scrapes each minute or more often."""
 
 PAIRS_MAX: Final = 50_000
-"""Of a node: some 15 MB, and 50 MB of a scrape where all of them are channels with queues."""
+"""The most pairs of a node: some 15 MB, and 50 MB of a scrape if all of them are of channels with queues."""
 
 CHANNEL_PAIRS_MAX: Final = 5_000
-"""Of one channel, so that one that goes through names doesn't take them all."""
+"""The most pairs of one channel, so that a channel that uses ever new names does not take them all."""
 
 _FORGOTTEN_AT_ONCE: Final = 200
 _FORGETTING_PAUSE_S: Final = 0.05
@@ -42,7 +42,7 @@ _Counts = TypeVar("_Counts", "QueuePair", "ExchangePair")
 
 @dataclass(slots=True)
 class QueuePair:
-    """Of a channel and a queue; as in `ChannelCounters`."""
+    """The counts of a channel with one queue; as in `ChannelCounters`."""
 
     deliver: int = 0
     deliver_no_ack: int = 0
@@ -55,7 +55,7 @@ class QueuePair:
 
 @dataclass(slots=True)
 class ExchangePair:
-    """Of a channel and an exchange; as in `ChannelCounters`."""
+    """The counts of a channel with one exchange; as in `ChannelCounters`."""
 
     publish: int = 0
     confirm: int = 0
@@ -64,7 +64,7 @@ class ExchangePair:
 
 
 class Pairs:
-    """Of one node: whether its channels count, and how many pairs there are."""
+    """The pairs of one node: whether its channels count, and how many pairs there are."""
 
     def __init__(self, timers: Timers) -> None:
         self.is_on = False
@@ -74,28 +74,28 @@ class Pairs:
         self._counting: dict[Channel, None] = {}
 
     def ask(self, now: float) -> None:
-        """Somebody wants them: channels count from now on."""
+        """Have channels count from now on, as a scrape wants the pairs."""
         self._asked_s = now
         if not self.is_on:
             self.is_on = True
             self._timers.at(now + KEPT_S, self._review)
 
     def of_new(self, channel: "Channel") -> "ChannelPairs | None":
-        """What a new channel has from the start."""
+        """Return the pairs of a new channel; None while channels do not count."""
         return ChannelPairs(self, channel) if self.is_on else None
 
     def begin(self, channel: "Channel") -> "ChannelPairs":
-        """Those of a channel, which counts if it didn't."""
+        """Return the pairs of a channel, which counts from now on."""
         if channel.pairs is None:
             channel.pairs = ChannelPairs(self, channel)
         return channel.pairs
 
     def note(self, channel: "Channel") -> None:
-        """A channel counts."""
+        """Note that a channel counts."""
         self._counting[channel] = None
 
     def end(self, channel: "Channel") -> None:
-        """A channel is closed, or counts no longer."""
+        """Note that a channel is closed, or counts no longer."""
         if channel.pairs is not None:
             self.count -= channel.pairs.count
             channel.pairs = None
@@ -111,7 +111,7 @@ class Pairs:
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Some channels at a time, as there may be thousands; it stops if somebody asks meanwhile."""
+        """Have channels forget their pairs, some at a time as there may be thousands; a new scrape stops this."""
         for channel in list(self._counting)[:_FORGOTTEN_AT_ONCE]:
             self.end(channel)
         if self._counting and not self.is_on:
@@ -119,10 +119,10 @@ class Pairs:
 
 
 class Spans:
-    """Which exchange the publishes that wait for a confirm went to.
+    """The exchanges that publishes with outstanding confirms went to.
 
-    One span for all that followed each other to one exchange; one that is settled is gone, so that there are no more
-    of them than publishes are outstanding.
+    There is one span for consecutive publishes to one exchange. Settled spans are removed, so there are never more
+    spans than outstanding publishes.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Spans:
         return len(self._spans)
 
     def add(self, first: int, count: int, pair: ExchangePair) -> None:
-        """The publishes from `first` on went to that exchange; their numbers follow all others."""
+        """Note the exchange of the publishes from `first` on; their numbers follow all others."""
         if self._spans and self._spans[-1][0] == first - 1 and self._spans[-1][2] is pair:
             last, left, _ = self._spans[-1]
             self._spans[-1] = last + count, left + count, pair
@@ -142,7 +142,7 @@ class Spans:
             self._spans.append((first + count - 1, count, pair))
 
     def settle(self, first: int, last: int, *, is_confirmed: bool) -> None:
-        """The publishes from first to last, which were open, are confirmed or refused."""
+        """Count the publishes from first to last, which were open, as confirmed or refused."""
         at = max(0, bisect_right(self._starts, first) - 1)
         while at < len(self._spans) and self._starts[at] <= last:
             end, left, pair = self._spans[at]
@@ -157,7 +157,7 @@ class Spans:
 
 
 class ChannelPairs:
-    """Of one channel.   queues, exchanges: by name.   routed: messages by (queue, exchange)."""
+    """The pairs of one channel.   queues, exchanges: by name.   routed: messages by (queue, exchange)."""
 
     __slots__ = ("_channel", "_node", "_spans", "exchanges", "queues", "routed")
 
@@ -172,7 +172,7 @@ class ChannelPairs:
 
     @property
     def count(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return len(self.queues) + len(self.exchanges) + len(self.routed)
 
     def published(
@@ -181,7 +181,7 @@ class ChannelPairs:
         count: int,
         queues: "Iterable[LiveQueue]",
     ) -> None:
-        """A run was published, and reached those queues. It has no numbers to be confirmed by yet."""
+        """Count a run that was published and reached these queues. It has no numbers for confirms yet."""
         pair = self.exchanges.get(exchange) or self._added(self.exchanges, exchange, ExchangePair())
         if pair is not None:
             pair.publish += count
@@ -199,7 +199,7 @@ class ChannelPairs:
                 self._node.count += 1
 
     def unroutable(self, exchange: str, count: int, *, is_mandatory: bool) -> None:
-        """A run of those reached no queue."""
+        """Count a run, which `published` has counted, as unroutable."""
         pair = self.exchanges.get(exchange)
         if pair is None:
             return
@@ -209,7 +209,7 @@ class ChannelPairs:
             pair.drop_unroutable += count
 
     def delivered(self, consumer: "Consumer", run: "Run") -> None:
-        """A run went to a consumer."""
+        """Count a run that went to a consumer."""
         pair = self._queue(consumer.queue.record.name)
         if pair is None:
             return
@@ -222,7 +222,7 @@ class ChannelPairs:
             pair.redeliver += count
 
     def got(self, queue: str, run: "Run | None", *, no_ack: bool) -> None:
-        """basic.get was answered.   run: None, the queue was empty."""
+        """Count an answer to basic.get.   run: None: the queue was empty."""
         pair = self._queue(queue)
         if pair is None:
             return
@@ -236,7 +236,7 @@ class ChannelPairs:
             pair.redeliver += 1
 
     def acked(self, settled: "list[Delivery]") -> None:
-        """Deliveries were acknowledged; of a queue that has left meanwhile, it is in the channel's counters only."""
+        """Count acknowledged deliveries. Those of a queue that has left are only in the channel's own counters."""
         for delivery in settled:
             if delivery.queue is not NOBODY:
                 pair = self._queue(delivery.queue.record.name)
@@ -244,7 +244,7 @@ class ChannelPairs:
                     pair.ack += delivery.open
 
     def prune(self, catalogue: "Catalogue") -> None:
-        """Forget what is deleted by now."""
+        """Forget the pairs of deleted queues and exchanges."""
         vhost, before = self._channel.connection.vhost, self.count
         names = self.queues.keys() | {queue for queue, _ in self.routed}
         queues = {name for name in names if catalogue.queue(vhost, name) is None}

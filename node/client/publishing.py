@@ -1,9 +1,8 @@
-"""What a publish goes through before it reaches queues: checks in RabbitMQ's order, routing, and the
-envelope.
+"""The path of a publish up to its queues: checks in RabbitMQ's order, routing, and the envelope.
 
-`open_route` does once, for all publishes with the same method frame, what depends on that frame alone; its
-result is cached by the connection. `make_envelope` does once, for all messages with the same traits on that
-route, what depends on those.
+`open_route` does the part that depends on the method frame alone, once for all publishes with the same frame; the
+connection caches its result. `make_envelope` does the part that depends on the traits, once for all messages with the
+same traits on that route.
 Source: amqp-behaviour §4.1; the numbers in comments are its steps.
 """
 
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     from node.queue.live_queue import LiveQueue
 
 ROUTES_MAX: Final = 8192
-"""Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
+"""The most routes that a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
 _COPIES_AT_ONCE: Final = 16384
 _RULED_AT_ONCE: Final = 16
-"""Messages that queues look at one by one, by their rules, at some 20 us each."""
+"""The most messages that are published at once if queues' rules look at each, at some 20 us a message."""
 
 EXPIRATION_MAX_MS: Final = 315360000000
 """Ten years, RabbitMQ's limit for every time to live."""
@@ -52,15 +51,15 @@ class Target(NamedTuple):
 
 
 class Route:
-    """Where the publishes with one method frame go, checked and resolved. Valid for one version of the
+    """The checked and resolved target of all publishes with one method frame. Valid for one version of the
     catalogue.
 
-    targets: where it leads to.
+    targets: the queues that it leads to.
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
     headers_asked: the names of those headers.
     at_once_max: messages of a run that are published before the clock is looked at again.
     counters: of the exchange.
-    traits, envelope: of the messages that came last, to be used again while the traits stay the same.
+    traits, envelope: of the last messages, used again while the traits stay the same.
     """
 
     __slots__ = (
@@ -113,7 +112,7 @@ class Routes:
         self._version = -1
 
     def find(self, method_frame: bytes, version: int) -> Route | None:
-        """The route of a publish, if it was opened under this version of the catalogue."""
+        """Return the route of a publish, if it was opened under this version of the catalogue."""
         if version != self._version:
             self._routes.clear()
             self._targets.clear()
@@ -132,7 +131,7 @@ class Routes:
         return len(self._routes)
 
     def clear(self) -> None:
-        """Forget them all: a channel closed, which they lead from."""
+        """Forget all routes, as a channel was closed: each route belongs to a channel."""
         self._routes.clear()
 
 
@@ -158,7 +157,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
 
 
 def check_not_immediate(publish: BasicPublish) -> None:
-    """Step 1, which ends the connection."""
+    """Check step 1: `immediate` ends the connection."""
     if publish.immediate:
         raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
 
@@ -178,7 +177,7 @@ def _open_target(channel: "Channel", name: str) -> Target:
 
 
 def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
-    """Check what the properties claim and make the envelope.
+    """Check the claims of the properties, and make the envelope.
 
     Raises: ProtocolError 406.
     """
@@ -200,7 +199,7 @@ def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
 
 
 def _check_claims(channel: "Channel", traits: Traits) -> int | None:
-    """Steps 7 to 10; the expiration in milliseconds."""
+    """Check steps 7 to 10; return the expiration in milliseconds."""
     if traits.reply_to is not None and channel.reply_consumer is None:  # 7
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
     check_user_id(channel.connection.user, traits.user_id)  # 8
@@ -237,7 +236,9 @@ def _expiration_ms(text: str) -> int:
 
 
 def rewritten(channel: "Channel", content: bytes, traits: Traits) -> bytes:
-    """The content as it is kept: without BCC (§4.1), and with the reply-to that leads back to the requester (§4.12)."""
+    """Return the content as it is kept: without BCC (§4.1), and with the reply-to that leads back to the requester
+    (§4.12).
+    """
     if traits.bcc is None and traits.reply_to is None:
         return content
     properties, body = decode_content(content)

@@ -2,8 +2,8 @@
 
     Channel ─► Spreading.begin ─► a part ─► a part ─► … ─► the last one: the connection is read from again
 
-A connection reads nothing while it spreads, and what it publishes meanwhile waits behind, so that its messages keep
-their order in each queue. It goes on when the connection ends: the messages were accepted.
+A connection reads nothing while it spreads, and publishes that it has read already wait behind, so that its messages
+keep their order in each queue. Spreading continues after the connection's end, as the messages were accepted.
 """
 
 from collections import deque
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from node.queue.live_queue import LiveQueue
 
 WIDE_COST: Final = 2000
-"""What may be published at once, some 4 ms: one for a queue here, `AWAY_COST` for one elsewhere or with copies."""
+"""The largest cost of a publish at once, some 4 ms: 1 for a queue here, `AWAY_COST` for one elsewhere or mirrored."""
 
 AWAY_COST: Final = 10
 
 _NEAR_AT_ONCE: Final = 500
-"""Queues of a part: each part of a large content has a copy of its own in the message store."""
+"""The queues of a part. Each part has its own copy of a large content in the message store, so parts are not small."""
 
 _AWAY_AT_ONCE: Final = 50
 
 
 def is_wide(targets: Targets) -> bool:
-    """Whether that is too much at once."""
+    """True if a publish to these queues is too much at once."""
     near_cost = AWAY_COST if targets.is_mirrored else 1
     return len(targets.away) * AWAY_COST + len(targets.near) * near_cost > WIDE_COST
 
 
 class Spreading:
-    """What one connection has to spread, in order.   is_on: there is something left."""
+    """The messages that one connection has to spread, in order.   is_on: there is something left."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -62,7 +62,7 @@ class Spreading:
             connection.stop_reading()
 
     def _done(self, connection: "Connection") -> None:
-        if not self._is_beginning:  # else the connection is at work and goes on by itself
+        if not self._is_beginning:  # else the connection is reading already
             connection.read_on()
 
     def _work_off(self) -> Chore:
@@ -75,7 +75,7 @@ class Spreading:
 def _spread(
     channel: "Channel", batch: Batch, queues: "list[LiveQueue]", at_once: int, first: int | None
 ) -> Chore:
-    """Publish a part after the other.   first: number of the first message; None: nobody waits for confirms."""
+    """Publish one part after the other.   first: the number of the first message; None: without confirms."""
     intake = channel.broker.intake
     acceptance = None if first is None else Acceptance(len(batch.contents))
     for at in range(0, len(queues), at_once):

@@ -1,11 +1,11 @@
-"""Why a publisher isn't read from for now: an alarm is on, or the disk doesn't keep up.
+"""The reasons why a publisher isn't read from for now: an alarm is on, or the disk doesn't keep up.
 
     an alarm is on ─► a content frame ─► blocked ─► the last alarm is cleared ─┐
     a publish ─► the storage is congested ─► in flow ◄─────────────────────────┘
-                                               └► the broker lets it go on, in turn with the others
+                                               └► the broker reads from it again, in turn with the others
 
-Nothing at all is read from a publisher that is held, so that whatever it sent is taken in order later. What it
-consumes, and our heartbeats, go out to it all the time.
+Nothing at all is read from a publisher that is held, so that its methods are taken in order later. Deliveries and
+heartbeats are still sent to it.
 
 A publisher to a queue on another node, or with copies on others, waits for the way there too.
 Source: amqp-behaviour §7.1, §7.2; docs/internals/message.md, "Bounds".
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from node.client.connection import Connection
 
 FLOW_SHOWN_S: Final = 5.0
-"""How long flow is shown after it ended: it comes and goes too quickly to be seen otherwise."""
+"""For how many seconds flow is shown after it ended: it comes and goes too quickly to be seen otherwise."""
 
 FlowState = Literal["running", "flow", "blocking", "blocked"]
 
@@ -47,12 +47,12 @@ class Throttle:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing may be read now."""
+        """True if nothing may be read now."""
         return self.is_blocked or self._waits_for_peer or self._connection in self._broker.in_flow
 
     @property
     def state(self) -> FlowState:
-        """What management shows: blocking is a connection that would be blocked if it published."""
+        """The state that management shows; blocking is a connection that would be blocked if it published."""
         if self._reader.watches_contents:
             return "blocked" if self.is_blocked else "blocking"
         ended_s = self._flow_ended_s
@@ -63,13 +63,13 @@ class Throttle:
     # --- alarms ---
 
     def alarm_began(self) -> None:
-        """There is an alarm now: who publishes is blocked, and at once who has publishes left from before."""
+        """Watch for publishes, as an alarm is on. Block at once if publishes are left from before."""
         self._reader.watch_contents()
         if self._connection is not None and self._connection.has_unpublished:
             self.content_came()
 
     def content_came(self) -> None:
-        """The client publishes while there is an alarm."""
+        """Block the client, which publishes during an alarm."""
         connection = self._connection
         if connection is None or connection.state is not ConnectionState.OPEN:
             return
@@ -78,7 +78,7 @@ class Throttle:
             connection.send_method(ConnectionBlocked(self._broker.alarms.reason))
 
     def alarm_ended(self) -> None:
-        """There is no alarm any more. Those who were blocked queue up to go on."""
+        """Unblock the client, as no alarm is left. It is read from again in turn with the others."""
         self._reader.watches_contents = False
         connection = self._connection
         if connection is None or not self.is_blocked:
@@ -91,14 +91,14 @@ class Throttle:
     # --- flow ---
 
     def hold(self) -> None:
-        """The disk has more to write than it should: nothing more from this client for now."""
+        """Read nothing from this client for now, as too much waits for the disk."""
         if self._connection is not None:
             self._reader.paused = True
             self._broker.in_flow[self._connection] = None
 
     def hold_for_peer(self, way: Way) -> None:
-        """The way to a queue's node, or to its mirrors, has more on it than it should: nothing more from this client
-        for now. Nothing if the connection is closing: what it has published spreads on.
+        """Read nothing from this client for now, as too much is on its way to a queue's node or mirrors. Does nothing
+        if the connection is closing: its publishes are still spread.
         """
         if self._connection is None:
             return
@@ -108,19 +108,21 @@ class Throttle:
             way.await_relief(self)
 
     def hold_for(self, targets: Targets) -> None:
-        """The same for those of these queues that are congested."""
+        """Read nothing from this client for now if any of these queues is congested."""
         for queue in targets.congested():
             self.hold_for_peer(queue)
 
     def peer_relieved(self) -> None:
-        """The way is free again, or gone: go on, in turn with the others. Nothing if the connection is closing."""
+        """Have the client read from again, in turn with the others: the way is free again, or gone. Does nothing if
+        the connection is closing.
+        """
         if self._waits_for_peer and self._connection is not None:
             self._waits_for_peer = False
             self._broker.in_flow[self._connection] = None
             self._broker.wake()
 
     def flow_ended(self) -> None:
-        """The broker lets the connection go on."""
+        """Read from the client again, as the broker allows it."""
         self._flow_ended_s = self._broker.now
         if self._connection is not None:
             self._connection.read_on()
@@ -128,7 +130,7 @@ class Throttle:
     # --- the end ---
 
     def release(self) -> None:
-        """The connection closes: it is held no more, from now on, so that the client's answer is heard."""
+        """Hold no more, as the connection closes, so that the client's answer is read."""
         self.is_blocked = self._waits_for_peer = False
         if self._connection is not None:
             self._broker.in_flow.pop(self._connection, None)

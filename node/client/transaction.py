@@ -1,6 +1,6 @@
 """A channel's open transaction: publishes and settlements that wait for the commit.
 
-Not atomic across queues, as RabbitMQ's isn't: commit enqueues one after the other, then settles.
+It is not atomic across queues, as RabbitMQ's is not: a commit enqueues one message after the other, then settles.
 Source: amqp-behaviour §4.4.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 HELD_MAX_BYTES: Final = 512 * 1024 * 1024
-"""What a connection's open transactions hold in memory: four messages of the largest size that is allowed."""
+"""The most bytes of a connection's open transactions: four messages of the largest size that is allowed."""
 
 
 class _Publish(NamedTuple):
@@ -37,7 +37,7 @@ class _Publish(NamedTuple):
 
 
 class Transaction:
-    """What to do when it commits, in order.
+    """The operations of an open transaction, in order.
 
     publish_count, settled_count: messages that are to be published, and deliveries that are to be settled.
     """
@@ -52,7 +52,7 @@ class Transaction:
         ] = []  # None: acked, else rejected and whether to requeue
 
     def publish(self, batch: Batch, names: list[str], exchange: ExchangeCounters, *, mandatory: bool) -> None:
-        """Messages to enqueue, routed already to queues of these names.
+        """Add messages, which are routed already to queues of these names.
 
         Raises: ProtocolError 506 if the connection's transactions hold too much.
         """
@@ -68,17 +68,17 @@ class Transaction:
         self._publishes.append(_Publish(batch, names, exchange, mandatory))
 
     def ack(self, settled: list[Delivery]) -> None:
-        """Deliveries to acknowledge."""
+        """Add deliveries to acknowledge."""
         self.settled_count += sum(delivery.open for delivery in settled)
         self._settled.append((settled, None))
 
     def reject(self, settled: list[Delivery], *, requeue: bool) -> None:
-        """Deliveries to reject."""
+        """Add deliveries to reject."""
         self.settled_count += sum(delivery.open for delivery in settled)
         self._settled.append((settled, requeue))
 
     def commit(self, channel: "Channel") -> Asked[None]:
-        """Do it all, and wait until it is safe.
+        """Carry out all operations, and wait until they are safe.
 
         Raises: ProtocolError 406 if a queue refused a message, is out of reach, or was lost with its node before it
             answered, or with all its copies; 541 if this node's disk could not keep one. Everything else is done then.
@@ -103,11 +103,11 @@ class Transaction:
             raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
 
     def settled(self) -> Iterator[Delivery]:
-        """What the client has settled, as far as it knows."""
+        """Yield the deliveries that the client has settled in this transaction."""
         return (delivery for deliveries, _ in self._settled for delivery in deliveries)
 
     def disown(self) -> list[Delivery]:
-        """See `Unacked.disown`."""
+        """Blank the deliveries whose queue has left; return them."""
         return [delivery for delivery in self.settled() if disowned(delivery)]
 
     def _let_go(self) -> None:
@@ -115,7 +115,7 @@ class Transaction:
         self._held_bytes = 0
 
     def rollback(self) -> list[Delivery]:
-        """Forget it all; the deliveries that are unacknowledged again."""
+        """Forget all operations; return the deliveries that are unacknowledged again."""
         settled = list(self.settled())
         self._settled = []
         self._publishes = []
@@ -124,7 +124,7 @@ class Transaction:
 
 
 def _routed(channel: "Channel", publish: _Publish) -> tuple[Targets, bool]:
-    """The queues that have a publish's names by now, and whether one that exists is out of reach."""
+    """Return the queues that now have a publish's names, and True if one that exists is out of reach."""
     live, vhost = channel.vhost.queues, channel.connection.vhost
     found = [live[name] for name in publish.names if name in live]
     is_cut = len(found) < len(publish.names) and any(

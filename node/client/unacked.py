@@ -54,7 +54,7 @@ class Delivery:
 
 
 class _Nobody:
-    """The queue of deliveries from a queue whose master is another one by now (§9.4): it ignores what clients settle.
+    """Stands in for the queue of deliveries after another node became its master (§9.4): it ignores settlements.
 
     The messages are ready again at the new master; the tags stay valid.
     """

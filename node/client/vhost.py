@@ -1,4 +1,4 @@
-"""A vhost as it lives on this node: its router, and the queues within reach."""
+"""The live side of a vhost on this node: its router, and the queues within reach."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Tracer(Protocol):
-    """What copies messages while a vhost is traced."""
+    """Copies messages while a vhost is traced."""
 
     def published(self, channel: "Channel", batch: Batch, queues: Iterable[LiveQueue]) -> None:
-        """A client publishes messages.   queues: that they are routed to, on this node and others."""
+        """Copy messages that a client publishes.   queues: those that they are routed to, on this node and others."""
 
     def delivered(self, channel: "Channel", queue: LiveQueue, run: Run) -> None:
-        """A client is given messages of a queue."""
+        """Copy messages of a queue that a client is given."""
 
 
 class LiveVhost:
@@ -42,23 +42,23 @@ class LiveVhost:
         self.recv_oct = self.send_oct = 0
 
     def count(self, exchange: str) -> ExchangeCounters:
-        """The counters of an exchange that is published to."""
+        """Return the counters of an exchange that is published to."""
         counters = self.exchange_counters.get(exchange)
         if counters is None:
             counters = self.exchange_counters[exchange] = ExchangeCounters()
         return counters
 
     def remove_exchange(self, name: str) -> ExchangeCounters:
-        """An exchange was deleted; its counters."""
+        """Forget an exchange that was deleted; return its counters."""
         self.router.remove_exchange(name)
         return self.exchange_counters.pop(name, ExchangeCounters())
 
     def is_routable(self, binding: Binding) -> bool:
-        """Whether a binding leads anywhere: its queue is within reach. It must be there (amqp-behaviour §9.1)."""
+        """Return True if a binding leads to a queue within reach (amqp-behaviour §9.1). The binding must exist."""
         return binding.destination_kind == "exchange" or binding.destination in self.queues
 
 
 def routed(ended: ExchangeCounters, vhosts: Iterable[LiveVhost]) -> int:
-    """How often messages of clients reached a queue, by whatever exchange.   ended: of the exchanges that are gone."""
+    """Return how often clients' messages reached a queue, by all exchanges.   ended: counters of deleted exchanges."""
     present = (counters for vhost in vhosts for counters in vhost.exchange_counters.values())
     return ended.publish_out + sum(counters.publish_out for counters in present)

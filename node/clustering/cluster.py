@@ -197,7 +197,9 @@ class Cluster:
         """Take over the metadata of a snapshot that has replaced those of this node, and restart a broker that runs."""
         self._take_over_members()
         if self.peers.is_open:
-            self.logger.warning("this node starts anew: it was far behind and got all metadata anew")
+            self.logger.warning(
+                "this node restarts its broker: it was far behind and received a snapshot of all metadata"
+            )
             self.process.app.restart()
 
     def _take_over_members(self) -> None:
@@ -212,11 +214,11 @@ class Cluster:
         self.peers.sync({name: each.address for name, each in known.items() if name != self.name})
         self.roster.remember()
 
-    # --- what goes on in it ---
+    # --- events ---
 
     def fault(self, name: str, text: str) -> None:
         """Log that a node's broker sent an invalid message, and ask that node to start its broker anew."""
-        self.logger.error("node '%s' sent what cannot be: %s", name, text)
+        self.logger.error("node '%s' sent an invalid message: %s", name, text)
         self.spawn(self.voting.ask_to_rejoin(name, text))
 
     @property

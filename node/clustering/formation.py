@@ -1,6 +1,6 @@
 """A node that belongs to no cluster finds one to join, or creates one.
 
-    configured list (or DNS) ─► who of them belongs to a cluster? ─► one: join it
+    configured list (or DNS) ─► which of them belong to a cluster? ─► one: join it
                                                                   ─► none: the first of the list makes it,
                                                                      the others wait for that
     no list: a cluster of one, which others join by join_cluster
@@ -234,7 +234,7 @@ async def join(cluster: "Cluster", address: str, cluster_id: str, node_type: Mem
 async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: NodeIdentity) -> None:
     told = await cluster.calls.ask(address, {"do": "join", **asks._asdict()}, JOIN_S)
     if not isinstance(told, dict):
-        raise refused(f"the node at {address} gave an answer that makes no sense")
+        raise refused(f"the node at {address} gave an invalid answer")
     members = requests.applicants(told.get("members"))
     cluster.logger.info(
         phrases.clustering_with([each.name for each in members if each.name != cluster.name], asks.type)

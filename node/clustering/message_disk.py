@@ -1,7 +1,7 @@
 """This module detects a stuck message disk, for the cluster, the log, and the monitoring of the node.
 
 A node whose message disk is stuck is alive, and publishers that wait for its copies wait with it. So it tells the other
-nodes, which give it no new mirrors or masters until it goes on; it hands its own masters over, and is not ready.
+nodes, which give it no new mirrors or masters until the disk works again; it hands over its masters, and is not ready.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The cluster's metadata on this node consist of a member of the Raft group and the catalogue that this member keeps.
 
 A disk node or a witness continues the journal in DATA/raft. A RAM node has none: it follows the voters that it knew,
-or that it is told of, from nothing at each start. Source: reliability §3.5, §4.10.
+or that handshakes name, from an empty log at each start. Source: reliability §3.5, §4.10.
 """
 
 import random

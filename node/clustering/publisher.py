@@ -15,7 +15,7 @@ from typing import Any, Final
 from node.clustering.waiting import boottime
 
 PAUSE_S: Final = 0.005
-"""The least time between two changes that are told, as many connections may come and go.
+"""The least time between two reports of changes, as many connections may come and go.
 
 A client that has opened a connection may try the next node within milliseconds and expect to be refused there.
 """

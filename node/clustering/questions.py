@@ -124,7 +124,7 @@ class Questions:
             raise ControlError(EX_USAGE, "a question between nodes has no arguments")
         unpacked = await packing.unpack(arguments)
         if not isinstance(unpacked, dict):
-            raise ControlError(EX_USAGE, "the arguments of a question between nodes are no object")
+            raise ControlError(EX_USAGE, "the arguments of a question between nodes are not an object")
         parts = await packing.pack(await self._own(str(body.get("question")), unpacked))
         number = self._shelf.put(parts) if len(parts) > 1 else 0
         return {"parts": len(parts), "number": number, "part": parts[0]}

@@ -38,7 +38,7 @@ def decode(data: bytes) -> Body:
     except (ValueError, RecursionError):
         raise ControlError(EX_USAGE, "a message between nodes is no JSON") from None
     if not isinstance(body, dict):
-        raise ControlError(EX_USAGE, "a message between nodes is no JSON object")
+        raise ControlError(EX_USAGE, "a message between nodes is not a JSON object")
     return body
 
 
@@ -55,7 +55,7 @@ def result(data: bytes) -> Any:
         code = error.get("exit_code")
         raise ControlError(code if type(code) is int else EX_USAGE, str(error.get("text")))
     if "result" not in body:
-        raise ControlError(EX_USAGE, "an answer between nodes says nothing")
+        raise ControlError(EX_USAGE, "an answer between nodes is empty")
     return body["result"]
 
 

@@ -1,7 +1,7 @@
 """A node's metadata and its membership do their work at most once in a turn of the event loop.
 
 a link, a message, a command that was applied ─► metadata_changed, membership_changed ─┐
-what is due ─► timer ──────────────────────────────────────────────────────────────────┴─► a turn
+due work ────► timer ──────────────────────────────────────────────────────────────────┴─► a turn
 """
 
 import asyncio

@@ -87,7 +87,7 @@ class Verdicts:
         self._app.release()
 
     def _rejoin(self, reason: str) -> None:
-        self._cluster.logger.warning("this node starts anew: %s", reason)
+        self._cluster.logger.warning("this node restarts its broker: %s", reason)
         self._cluster.life.must_rejoin.set()
         self._stop_serving()
         self._app.restart()

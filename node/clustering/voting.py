@@ -133,7 +133,7 @@ class Voting:
         """Make the node that asks a member; it then follows the metadata and asks to be promoted."""
         asks = requests.applicant(body)
         if asks.name != name:
-            raise refused(f"node '{name}' asked for '{asks.name}' to be taken in")
+            raise refused(f"node '{name}' asked to join as '{asks.name}'")
         metadata = self._need_metadata()
         known = self._cluster.roster.members.get(name)
         if known is not None and known.node_id != asks.node_id:
@@ -185,7 +185,7 @@ class Voting:
 
     async def _rejoin(self, name: str, body: Body) -> Any:
         self._cluster.logger.error(
-            "node '%s' asks this one to start anew: %s", name, requests.text(body, "why")
+            "node '%s' asks this node to restart its broker: %s", name, requests.text(body, "why")
         )
         self._cluster.process.app.restart()
         return {}

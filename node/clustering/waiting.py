@@ -110,8 +110,8 @@ def tell(output: outputs.Output, logger: Logger) -> None:
             )
             logger.error(text, name, other, name)
         case outputs.Hung(name):
-            logger.warning("node '%s' is connected, but does not say anything: it hangs", name)
+            logger.warning("node '%s' is connected, but sends nothing: it hangs", name)
         case outputs.Recovered(name):
-            logger.info("node '%s' hangs no more", name)
+            logger.info("node '%s' does not hang any more", name)
         case outputs.Refused(name, text):
             logger.error("node '%s': %s", name, text)

@@ -85,7 +85,7 @@ class FileDisk:
         self._steps_done = 0
         self._progress = 0
         self._finished_bytes = 0
-        # Under `_changed`: what the two threads share.
+        # The state that the two threads share, guarded by `_changed`.
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._gives_up = False

@@ -157,7 +157,7 @@ class LogObserver(Observer):
             self._has_told_of_quorum = True
             process_logger("queue", 0).warning(
                 f"Queue '{escape(queue.name)}' in vhost '{escape(queue.vhost)}' asks for the type quorum: "
-                "it is kept as a durable queue with a delivery limit. This is said once."
+                "it is kept as a durable queue with a delivery limit. This is logged once."
             )
 
     def mirror_event(self, event: MirrorEvent) -> None:

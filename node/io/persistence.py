@@ -137,7 +137,7 @@ class Persistence:
             if queue.is_durable
         }
         copies = recoverable_copies(broker.catalogue, broker.settings.node_name)
-        assert not live.keys() & copies.keys(), "nobody is master of a queue before its node is up"
+        assert not live.keys() & copies.keys(), "no node is master of a queue before it is up"
         wanted = {uid: stored(queue.record, queue.record.copy) for uid, queue in live.items()}
         wanted.update((uid, stored(record, copy)) for uid, (record, copy) in copies.items())
         started = time.monotonic()

@@ -1,6 +1,6 @@
-"""Memory and disk space: how much there is, how much is used, and who must be told.
+"""Memory and disk space: how much there is, how much is used, and the alarms when it gets short.
 
-Two monitors look now and then, on the loop, and call back when an alarm goes on or off:
+Two monitors check regularly, on the event loop, and call back when an alarm goes on or off:
 
     memory   on: resident set > watermark         off: below 95 % of it       every 0.02 to 2.5 s
     disk     on: free < limit                     off: free >= 105 % of it    every 0.1 to 10 s
@@ -20,37 +20,38 @@ from functools import cache
 from typing import Final
 
 from node.config.config import DiskOptions, MemoryOptions
+from node.override import override
 
 MEMORY_CLEAR_RATIO: Final = 0.95
 DISK_CLEAR_RATIO: Final = 1.05
 
 MEMORY_FAST_BYTES_PER_S: Final = 500 * 1024 * 1024
-"""How fast we assume that clients may take memory: more than twice what floods were seen to take."""
+"""The assumed rate at which clients may take memory: more than twice the rate seen in floods."""
 MEMORY_INTERVAL_MIN_S: Final = 0.02
-"""A look takes some microseconds."""
+"""The shortest time between two checks, each of which takes some microseconds."""
 
 DISK_FAST_BYTES_PER_S: Final = 250 * 1024 * 1024
-"""How fast we assume that a disk may fill: RabbitMQ's number."""
+"""The assumed rate at which a disk may fill: RabbitMQ's number."""
 DISK_INTERVAL_MIN_S: Final = 0.1
 DISK_INTERVAL_MAX_S: Final = 10.0
 DISK_ALARMED_INTERVAL_S: Final = 1.0
-"""While the alarm is on: publishers wait for its end."""
+"""The time between two checks while the alarm is on: publishers wait for its end."""
 
 TRIM_INTERVAL_S: Final = 2.5
 TRIM_SHARE: Final = 0.05
-"""How much of the time may go into giving memory back: the loop stands still meanwhile."""
+"""The part of the time that giving memory back may take: it holds the event loop."""
 FALLEN_SHARE: Final = 0.25
-"""Once so much of the highest resident set has gone, what the C library still holds of it is given back, too."""
+"""When the resident set has fallen by this part of its maximum, memory that the C library still holds is given back."""
 
 EXCESS_BYTES: Final = 32 * 1024 * 1024
-"""More than the least that the node ever used: then what was freed is given back now and then, be it far below the
-watermark."""
+"""When the node uses this much more than its minimum so far, freed memory is given back from time to time, even far
+below the watermark."""
 EXCESS_REST_S: Final = 30.0
 EXCESS_REST_S_MAX: Final = 960.0
-"""How long to rest between two such times: twice as long after each that gave back next to nothing, as it looks through
-all of the heap. That took 43 ms for a gigabyte of which every other piece was free."""
+"""The longest rest between two such times. The rest doubles after each that gave back too little, as each looks through
+the whole heap: that took 43 ms for a gigabyte of which every other piece was free."""
 EXCESS_BYTES_MIN: Final = 4 * 1024 * 1024
-"""Less than so much is next to nothing."""
+"""Giving back less than this counts as too little."""
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _STATM: Final = "/proc/self/statm"
@@ -58,12 +59,12 @@ _CGROUP: Final = "/proc/self/cgroup"
 _CGROUP_ROOT: Final = "/sys/fs/cgroup"
 
 OnChange = Callable[[bool, int, int], None]
-"""Told that an alarm went on (True) or off, and of the bytes used (memory) or free (disk), and the limit."""
+"""Called when an alarm goes on (True) or off, with the bytes used (memory) or free (disk), and the limit."""
 
 
 @cache
 def _statm() -> int | None:
-    """A descriptor that stays open, so that memory is watched when sockets have taken all others."""
+    """Return a descriptor that stays open, so that memory can be measured when sockets have taken all others."""
     try:
         return os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -71,7 +72,7 @@ def _statm() -> int | None:
 
 
 def rss_bytes() -> int:
-    """The resident set of this process; where the system does not tell, the highest it ever was."""
+    """Return the resident set of this process; where the system does not tell, its maximum so far."""
     statm = _statm()
     if statm is None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -79,7 +80,7 @@ def rss_bytes() -> int:
 
 
 def total_memory_bytes(override_bytes: int | None = None) -> int:
-    """The memory that the node may count on: the machine's, or less where a control group allows less.
+    """Return the memory that the node can use: the machine's, or less if a control group allows less.
 
     override_bytes: from the configuration; it wins over both, as in RabbitMQ.
     """
@@ -90,9 +91,9 @@ def total_memory_bytes(override_bytes: int | None = None) -> int:
 
 
 def cgroup_limits(groups: str, read: Callable[[str], str | None]) -> list[int]:
-    """The limits of memory, in bytes, of a process's control groups and all above them, of both versions.
+    """Return the memory limits, in bytes, of a process's control groups and all above them, of both versions.
 
-    groups: the content of /proc/self/cgroup.   read: the content of a file, None where there is none.
+    groups: the content of /proc/self/cgroup.   read: returns the content of a file, None if there is none.
     """
     limits = []
     for line in groups.splitlines():
@@ -123,29 +124,29 @@ def _read(path: str) -> str | None:
 
 
 def free_disk_bytes(path: str) -> int:
-    """What we may still write on the file system of a path. Raises OSError."""
+    """Return how many bytes this process may still write on the file system of a path. Raises OSError."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
 
 def watermark_bytes(options: MemoryOptions, total_bytes: int) -> int:
-    """The resident set above which the memory alarm goes on."""
+    """Return the resident set above which the memory alarm goes on."""
     if options.watermark_absolute_bytes is not None:
         return options.watermark_absolute_bytes
     return int(options.watermark_relative * total_bytes)
 
 
 def free_limit_bytes(options: DiskOptions, total_bytes: int) -> int:
-    """The free space below which the disk alarm goes on.   total_bytes: of memory."""
+    """Return the free space below which the disk alarm goes on.   total_bytes: of memory."""
     if options.free_limit_relative is not None:
         return round(options.free_limit_relative * total_bytes)
     return options.free_limit_bytes
 
 
 class HeapTrimmer:
-    """Gives memory that was freed back to the system, where the C library can (glibc).
+    """Gives freed memory back to the system, where the C library can (glibc).
 
-    trim: gives back; found in the C library unless given.   clock: seconds, monotonic.
+    trim: the function that does it; that of the C library unless given.   clock: seconds, monotonic.
     """
 
     def __init__(
@@ -157,9 +158,9 @@ class HeapTrimmer:
         self._took_s = 0.0
 
     def trim(self, *, rest_s: float = TRIM_INTERVAL_S) -> bool:
-        """Give back, unless that was done a moment ago. Returns: whether it was done now.
+        """Give freed memory back, unless that was done a moment ago. Returns: True if it was done now.
 
-        rest_s: since the last time, at least.
+        rest_s: the least time since the last call that did it.
         """
         begin = self._clock()
         if self._trim is None or begin < self._ended + max(rest_s, self._took_s / TRIM_SHARE):
@@ -171,7 +172,7 @@ class HeapTrimmer:
 
 
 def _find_trim() -> Callable[[], object] | None:
-    """`malloc_trim(0)`; None where the C library has none (musl, macOS)."""
+    """Return `malloc_trim(0)`; None if the C library has none (musl, macOS)."""
     with contextlib.suppress(OSError, AttributeError):
         function = ctypes.CDLL(None).malloc_trim
         function.argtypes, function.restype = [ctypes.c_size_t], ctypes.c_int
@@ -180,7 +181,7 @@ def _find_trim() -> Callable[[], object] | None:
 
 
 class _Monitor:
-    """Looks again and again, and calls back when what it finds changes."""
+    """Checks a resource again and again, and calls back when its alarm goes on or off."""
 
     def __init__(self, on_change: OnChange) -> None:
         self._on_change = on_change
@@ -189,23 +190,23 @@ class _Monitor:
         self.is_alarmed = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look now, and from now on."""
+        """Check now, and regularly from now on."""
         self._loop = loop
         self._tick()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Check no more."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def check(self) -> None:
-        """Look at once; calls back if the alarm goes on or off."""
+        """Check at once; calls back if the alarm goes on or off."""
         raise NotImplementedError
 
     def interval_s(self) -> float:
-        """How long until the next look."""
+        """Return the seconds until the next check."""
         raise NotImplementedError
 
     def _tick(self) -> None:
@@ -214,7 +215,7 @@ class _Monitor:
         try:
             self.check()
         finally:
-            # Also after a fault of who is called back.
+            # Even after an exception of the callback.
             self._timer = self._loop.call_later(self.interval_s(), self._tick)
 
     def _set(self, is_alarmed: bool, value: int, limit: int) -> None:
@@ -245,23 +246,23 @@ class MemoryMonitor(_Monitor):
         self._interval_s = options.monitor_interval_s
         self.total_bytes = total_bytes
         self.used_bytes = self._least_bytes = self._highest_bytes = rss()
-        """What the last look found; the least ever; and the most since memory was given back."""
+        """The bytes in use at the last check, their minimum so far, and their maximum since memory was given back."""
         self._rest_s = EXCESS_REST_S
         self.limit_bytes = watermark_bytes(options, total_bytes)
 
     @property
     def paging_bytes(self) -> int:
-        """The resident set above which messages shall go to disk."""
+        """The resident set above which messages are moved to disk."""
         return int(self.limit_bytes * self._paging_ratio)
 
     def set_limit(self, options: MemoryOptions) -> None:
-        """Another watermark, from now on (`set_vm_memory_high_watermark`); nothing else of the options."""
+        """Set another watermark (`set_vm_memory_high_watermark`); the other options stay."""
         self.limit_bytes = watermark_bytes(options, self.total_bytes)
         self.used_bytes = self._rss()
         self._set(self.used_bytes > self.limit_bytes, self.used_bytes, self.limit_bytes)
 
+    @override
     def check(self) -> None:
-        """See `_Monitor.check`. Memory that was freed is given back first."""
         used = self._rss()
         self._highest_bytes = max(self._highest_bytes, used)
         has_fallen = used <= self._highest_bytes * (1 - FALLEN_SHARE)
@@ -280,7 +281,7 @@ class MemoryMonitor(_Monitor):
         self._set(used > limit, used, self.limit_bytes)
 
     def interval_s(self) -> float:
-        """The time in which clients could take what is left below the watermark; as configured once it is passed."""
+        """Return the time in which clients could take the rest below the watermark; as configured once it is passed."""
         left_bytes = self.limit_bytes - self.used_bytes
         if self.is_alarmed or left_bytes < 0:
             return self._interval_s
@@ -306,16 +307,16 @@ class DiskMonitor(_Monitor):
         self._free = free
         self._total_bytes = total_bytes
         self.free_bytes: int | None = None
-        """What the last look found; None if the system did not tell."""
+        """The free space at the last check; None if the system did not tell."""
         self.limit_bytes = free_limit_bytes(options, total_bytes)
 
     def set_limit(self, options: DiskOptions) -> None:
-        """Another limit, from now on (`set_disk_free_limit`)."""
+        """Set another limit (`set_disk_free_limit`)."""
         self.limit_bytes = free_limit_bytes(options, self._total_bytes)
         self._look(self.limit_bytes)
 
+    @override
     def check(self) -> None:
-        """See `_Monitor.check`. What the system does not tell changes nothing."""
         self._look(self.limit_bytes * DISK_CLEAR_RATIO if self.is_alarmed else self.limit_bytes)
 
     def _look(self, limit: float) -> None:
@@ -327,7 +328,7 @@ class DiskMonitor(_Monitor):
         self._set(free < limit, free, self.limit_bytes)
 
     def interval_s(self) -> float:
-        """The time in which a fast writer could take what is left above the limit."""
+        """Return the time in which a fast writer could take the rest above the limit."""
         if self.is_alarmed:
             return DISK_ALARMED_INTERVAL_S
         if self.free_bytes is None:

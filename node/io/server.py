@@ -1,7 +1,7 @@
 """The sockets of a node: listeners, sessions, and the turn of the loop that moves messages between them.
 
-Whatever wakes the broker, its work is done once at the end of the present turn of the loop: touched queues
-are pumped, then each connection with output gets one write.
+The broker's work is done once, at the end of the present turn of the event loop: touched queues deliver, then each
+connection with output gets one write.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from node.io.tls import server_context
 from node.io.tls_handshake import TlsHandshake
 
 SHUTDOWN_S: Final = 2.0
-"""How long clients may take to accept our last words when the node stops."""
+"""For how many seconds clients may take the last output when the node stops."""
 
 _TIMER_SLACK_S: Final = 0.001
-"""The loop's timers have whole milliseconds: rather one too late than twice."""
+"""The delay that is added to timers: the loop's have whole milliseconds, and one that fires early would fire twice."""
 
 
 def _nobody() -> None:
-    """The broker has ended: nobody wakes it."""
+    """Do nothing: the broker has ended."""
 
 
 class Listener(NamedTuple):
-    """Where clients are accepted."""
+    """An address on which clients are accepted."""
 
     address: Address
     is_tls: bool
@@ -41,8 +41,8 @@ class Listener(NamedTuple):
 class Server:
     """Listens for clients of one broker.
 
-    clock: seconds, monotonic.   on_refused: told why a socket was refused before AMQP began.
-    on_held: told for how long each turn and each run of timers held the loop, in seconds.
+    clock: seconds, monotonic.   on_refused: called with the reason when a socket is refused before AMQP begins.
+    on_held: called with the seconds for which each turn and each run of timers held the loop.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Server:
         return handshake
 
     def suspend(self) -> "list[Listener]":
-        """Stop accepting; connections stay. `listen` again to go on. Returns: the listeners that were open."""
+        """Stop accepting; connections stay. `listen` accepts again. Returns: the listeners that were open."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -120,7 +120,7 @@ class Server:
         return closed
 
     async def stop(self) -> "list[Listener]":
-        """Stop accepting, then close all connections with 320; the listeners that were open."""
+        """Stop accepting, then close all connections with 320. Returns: the listeners that were open."""
         closed = self.suspend()
         self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
         for handshake in list(self._handshakes):
@@ -140,9 +140,9 @@ class Server:
         return closed
 
     def end(self) -> None:
-        """Move nothing any more, after `stop` and once the store is closed.
+        """Cancel all callbacks, after `stop` and once the store is closed.
 
-        What the loop still had to call, a timer for instance, would keep the broker for ever, and have it work.
+        A callback that the loop still has, such as a timer, would keep the broker in memory and make it work.
         """
         self.broker.wake = self.broker.timers.on_earlier = _nobody
         self._stop_timer()
@@ -150,33 +150,33 @@ class Server:
     # --- for sessions ---
 
     def admit(self, session: Session) -> bool:
-        """Take in an accepted socket; False if the limit of connections has no room for it."""
+        """Add an accepted socket. Returns: False if the limit of connections is reached."""
         limit = self.broker.settings.connection_max
         has_room = limit is None or len(self._sessions) < limit
         self._sessions[session] = None
         return has_room
 
     def has_proxy(self, host: str) -> bool:
-        """Whether a peer at this address has to begin with a PROXY header, which is believed."""
+        """Return True if a peer at this address must send a PROXY header, which is believed."""
         network = self.config.network
         return network.proxy_protocol and is_trusted(host, network.proxy_protocol_sources)
 
     def adopt(self, connection: Connection, session: Session) -> None:
-        """A session has its connection."""
+        """Note the connection of a session."""
         self._by_connection[connection] = session
 
     def forget(self, session: Session, connection: Connection | None) -> None:
-        """A session is over."""
+        """Remove a session that has ended."""
         del self._sessions[session]
         if connection is not None:
             del self._by_connection[connection]
 
     def refuse(self, reason: str) -> None:
-        """A socket is refused before AMQP begins."""
+        """Report that a socket is refused before AMQP begins."""
         self._on_refused(reason)
 
     def rest(self, session: Session) -> None:
-        """Have the session read on only after the present turn."""
+        """Let the session read again after the present turn."""
         self._resting.append(session)
         self._wake()
 
@@ -189,7 +189,7 @@ class Server:
 
     def _run_turn(self) -> None:
         self.turn += 1
-        self._is_turn_coming = True  # what the turn itself brings up is done by it, or comes next
+        self._is_turn_coming = True  # work that comes up during the turn is part of it, or of the next one
         dirty: deque[Connection] = deque()
         began = self.clock()
         try:
@@ -209,7 +209,7 @@ class Server:
             self._on_held(self.clock() - began)
 
     def _set_timer(self) -> None:
-        """Be woken for the broker's next timer."""
+        """Set a timer of the loop for the broker's next timer."""
         self._stop_timer()
         deadline = self.broker.timers.next_deadline()
         if deadline is not None:

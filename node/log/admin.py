@@ -190,7 +190,7 @@ _ONE_BY_ONE: Final = ("policies", "runtime parameters", "global runtime paramete
 
 def import_unsupported(what: str, by: str) -> str:
     """Return a line about an object that this broker does not have. warning, default."""
-    return f"Skipping import of what is not supported: {escape(what)}, acting user: {escape(by)}"
+    return f"Skipping the import of unsupported definitions: {escape(what)}, acting user: {escape(by)}"
 
 
 def import_skipped(noun: str, name: str, by: str) -> str:

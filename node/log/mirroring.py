@@ -100,7 +100,7 @@ def plan_begun(plan: str, owner: str, by: str) -> str:
 
 def plan_ended(plan: str, owner: str, by: str) -> str:
     """Return a line. info, default."""
-    return f"Plan {escape(plan)} is carried out no more by {escape(owner)} (user '{escape(by)}')"
+    return f"Plan {escape(plan)} is not carried out any more by {escape(owner)} (user '{escape(by)}')"
 
 
 def plan_step(plan: str, step: str, action: str, queue: str, vhost: str, node: str) -> str:

@@ -267,7 +267,7 @@ def messages_recovered(message_count: int, body_bytes: int) -> str:
 
 def disk_full(reason: str) -> str:
     """A write found no room: it is repeated until it succeeds, and publishers wait. error, default."""
-    return f"No space left for the message store: {escape(reason)}. Writing goes on when there is room"
+    return f"No space left for the message store: {escape(reason)}. Writing continues when there is room"
 
 
 def disk_resumed(waited_s: float) -> str:
@@ -278,16 +278,16 @@ def disk_resumed(waited_s: float) -> str:
 def metadata_disk_full(reason: str) -> str:
     """A write of the metadata found no room: it is repeated until it succeeds. error, default."""
     return (
-        f"No space left for the metadata in raft/: {escape(reason)}. Other nodes go on, and decide about metadata "
-        "without this one; what is declared through this node is not answered. Writing goes on when there is room"
+        f"No space left for the metadata in raft/: {escape(reason)}. Other nodes continue, and decide about metadata "
+        "without this one; declarations through this node are not answered. Writing continues when there is room"
     )
 
 
 def metadata_disk_stuck(waits_s: float) -> str:
     """The disk of the metadata hangs. error, default."""
     return (
-        f"The disk of the metadata in raft/ has not answered for {waits_s:.0f} s. Other nodes go on, and decide about "
-        "metadata without this one; what is declared through this node is not answered"
+        f"The disk of the metadata in raft/ has not answered for {waits_s:.0f} s. Other nodes continue, and decide "
+        "about metadata without this one; declarations through this node are not answered"
     )
 
 
@@ -313,7 +313,7 @@ def store_broken(path: str, reason: str) -> str:
     """The disk failed in a way that more writing can't heal, and the node ends. critical, default."""
     return (
         f"Message store failed at '{escape(path)}': {escape(reason)}. "
-        "Nobody can say what it has lost of what it was given, so the node stops"
+        "It is not known which writes it has lost, so the node stops"
     )
 
 

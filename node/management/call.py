@@ -77,7 +77,7 @@ class Call:
         """The metadata that all nodes share. Raises: ApiError (503)."""
         return self.broker.catalogue
 
-    # --- who may ---
+    # --- permissions ---
 
     def has_tag(self, *tags: str) -> bool:
         """True if the user has one of the tags."""
@@ -124,7 +124,7 @@ class Call:
         assert self._log_in is not None
         return await self._log_in(given)
 
-    # --- what is asked ---
+    # --- parameters and body ---
 
     def listing(self, *, can_page: bool = True) -> Listing:
         """Return how a list is to be sorted and cut. Raises: ListingError (400)."""

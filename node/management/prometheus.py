@@ -4,7 +4,7 @@
     /metrics/per-object    the same names with a row for each of them
     /metrics/detailed      chosen families, each row with its labels, under other names
 
-A scrape looks at everything in slices of a few ms, so that what serves AMQP goes on. Values are of the time of the
+A scrape works in slices of a few ms, so that the node serves AMQP meanwhile. Values are of the time of the
 scrape, not of the last sample. Source: management §5.
 """
 
@@ -46,52 +46,60 @@ _COUNTED_TYPE: Final = QUEUE_TYPES[0]
 """The type that all queues count as: a quorum queue is a mirrored classic one here."""
 
 _BY_PROTOCOL: Final = (
-    ("messages_confirmed_total", "Messages that were confirmed to publishers", "confirm"),
-    ("messages_received_confirm_total", "Messages from publishers that want confirms", "received_confirm"),
-    ("messages_received_total", "Messages from publishers", "publish"),
+    ("messages_confirmed_total", "Messages confirmed to publishers", "confirm"),
+    ("messages_received_confirm_total", "Messages published on channels in confirm mode", "received_confirm"),
+    ("messages_received_total", "Messages published", "publish"),
     (
         "messages_unroutable_dropped_total",
-        "Messages dropped since there was no queue for them",
+        "Messages dropped: they reached no queue",
         "drop_unroutable",
     ),
     (
         "messages_unroutable_returned_total",
-        "Messages returned since there was no queue for them",
+        "Messages returned to the publisher: they reached no queue",
         "return_unroutable",
     ),
 )
 _BY_QUEUE_TYPE: Final = (
-    ("messages_acknowledged_total", "Messages that were acknowledged", ("ack",)),
+    ("messages_acknowledged_total", "Messages acknowledged", ("ack",)),
     (
         "messages_delivered_consume_auto_ack_total",
-        "Messages for consumers without acknowledgement",
+        "Messages delivered to consumers without acknowledgement",
         ("deliver_no_ack",),
     ),
     (
         "messages_delivered_consume_manual_ack_total",
-        "Messages for consumers, to be acknowledged",
+        "Messages delivered to consumers, to be acknowledged",
         ("deliver",),
     ),
-    ("messages_delivered_get_auto_ack_total", "Messages got without acknowledgement", ("get_no_ack",)),
-    ("messages_delivered_get_manual_ack_total", "Messages got, to be acknowledged", ("get",)),
+    (
+        "messages_delivered_get_auto_ack_total",
+        "Messages returned by basic.get without acknowledgement",
+        ("get_no_ack",),
+    ),
+    (
+        "messages_delivered_get_manual_ack_total",
+        "Messages returned by basic.get, to be acknowledged",
+        ("get",),
+    ),
     (
         "messages_delivered_total",
-        "Messages that were delivered or got",
+        "Messages delivered to consumers or returned by basic.get",
         ("deliver", "deliver_no_ack", "get", "get_no_ack"),
     ),
-    ("messages_get_empty_total", "Gets that found nothing", ("get_empty",)),
-    ("messages_redelivered_total", "Messages that had been with clients before", ("redeliver",)),
+    ("messages_get_empty_total", "Calls of basic.get that found a queue empty", ("get_empty",)),
+    ("messages_redelivered_total", "Messages delivered again", ("redeliver",)),
 )
 
 AT_LEAST_ONCE: Final = "at_least_once"
 _CLASSIC: Final = ((_COUNTED_TYPE, AT_MOST_ONCE), (_COUNTED_TYPE, DISABLED))
 _QUORUM: Final = tuple((QUEUE_TYPES[1], strategy) for strategy in (AT_LEAST_ONCE, AT_MOST_ONCE, DISABLED))
 _DEAD_LETTERED: Final = (
-    ("confirmed", "Dead letters that were confirmed", ((QUEUE_TYPES[1], AT_LEAST_ONCE),)),
-    ("delivery_limit", "Messages that had been delivered too often", (*_CLASSIC, *_QUORUM)),
-    ("expired", "Messages whose time had come", (*_CLASSIC, *_QUORUM)),
-    ("maxlen", "Messages for which a queue had no room", (*_CLASSIC, *_QUORUM)),
-    ("rejected", "Messages that clients rejected", (*_CLASSIC, *_QUORUM)),
+    ("confirmed", "Dead letters confirmed by their queues", ((QUEUE_TYPES[1], AT_LEAST_ONCE),)),
+    ("delivery_limit", "Messages that exceeded the delivery limit of their queue", (*_CLASSIC, *_QUORUM)),
+    ("expired", "Messages that expired", (*_CLASSIC, *_QUORUM)),
+    ("maxlen", "Messages that exceeded the length limit of their queue", (*_CLASSIC, *_QUORUM)),
+    ("rejected", "Messages rejected by clients", (*_CLASSIC, *_QUORUM)),
 )
 
 ALARMS: Final = (
@@ -118,7 +126,7 @@ class Wanted:
     vhosts: frozenset[str] | None = None
 
     def wants(self, family: str) -> bool:
-        """True if a family is asked for."""
+        """Return True if a family is asked for."""
         if family in families.ONLY_PER_OBJECT and not self.is_per_object:
             return False
         return self.families is None or family in self.families
@@ -144,8 +152,8 @@ class Telemetry:
 
     def write(self, out: Exposition) -> None:
         """Write two summaries of all scrapes before."""
-        duration = Metric("scrape_duration_seconds", "summary", "How long scrapes took")
-        size = Metric("scrape_size_bytes", "summary", "How much they were")
+        duration = Metric("scrape_duration_seconds", "summary", "Durations of scrapes in seconds")
+        size = Metric("scrape_size_bytes", "summary", "Sizes of scrapes in bytes")
         for metric, sums in ((duration, self._seconds), (size, self._bytes)):
             lines = out.begin(metric, "telemetry_")
             for registry, count in self._count.items():
@@ -332,7 +340,7 @@ class Scrape:
         partitions = self._site.cluster_status().get("partitions", {})
         out.add(families.PARTITIONED_PEERS, OWN, len(partitions.get(own, ())))
 
-    # --- all of it ---
+    # --- the whole node ---
 
     def _add_totals(self) -> None:
         broker = self._broker
@@ -363,14 +371,14 @@ class Scrape:
         def add(name: str, type_: Type, text: str, value: int, labels: str = protocol) -> None:
             out.add(Metric(name, type_, text), GLOBAL, value, labels)
 
-        add("consumers", "gauge", "Consumers now", self._consumers)
-        add("publishers", "gauge", "Channels now that have published", self._publishers)
+        add("consumers", "gauge", "Consumers of this node's clients", self._consumers)
+        add("publishers", "gauge", "Open channels that have published", self._publishers)
         for name, text, field in _BY_PROTOCOL:
             add(name, "counter", text, getattr(totals, field))
         add(
             "messages_routed_total",
             "counter",
-            "Messages by the queues that they reached",
+            "Messages routed to queues, counted once for each queue",
             routed(self._broker.counters.ended_exchanges, self._broker.vhosts.values()),
         )
         for name, text, names in _BY_QUEUE_TYPE:
@@ -389,18 +397,24 @@ class Scrape:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         started = time.time() - float(self._site.status()["uptime"])
         out = self._out
-        out.add(Metric("start_time_seconds", "gauge", "When the node started"), "process_", round(started))
+        out.add(
+            Metric("start_time_seconds", "gauge", "Time at which the node started, in seconds since 1970"),
+            "process_",
+            round(started),
+        )
         seconds = usage.ru_utime + usage.ru_stime
-        out.add(Metric("cpu_seconds_total", "counter", "Processor time"), "process_", round(seconds, 3))
+        out.add(
+            Metric("cpu_seconds_total", "counter", "CPU time of the process"), "process_", round(seconds, 3)
+        )
         collections = Metric("gc_collections_total", "counter", "Runs of the garbage collector")
         for generation, stats in enumerate(gc.get_stats()):
             out.add(collections, "python_", stats["collections"], labelled({"generation": str(generation)}))
         info = {"implementation": platform.python_implementation(), "version": platform.python_version()}
-        out.add(Metric("info", "gauge", "What runs the node"), "python_", 1, labelled(info))
+        out.add(Metric("info", "gauge", "Python that runs the node"), "python_", 1, labelled(info))
         held_ms = self._site.status().get("loop_lag_longest_ms", 0.0)
         out.add(families.LOOP_HELD, OWN, round(held_ms / 1000, 6))
         build = labelled({"version": VERSION})
-        out.add(Metric("build_info", "gauge", "The broker's own version"), OWN, 1, build)
+        out.add(Metric("build_info", "gauge", "Version of the broker"), OWN, 1, build)
 
     def _add_identity(self) -> None:
         config, catalogue = self._node.config, self._broker.catalogue

@@ -28,7 +28,7 @@ FIRST_REQUEST_S: Final = 20.0
 BODY_S: Final = 60.0
 WRITE_S: Final = 60.0
 CLOSE_S: Final = 2.0
-"""How long requests that are under way may go on when the node stops."""
+"""For how many seconds requests under way may continue when the node stops."""
 HEADER_BYTES_MAX: Final = 16 * 1024
 """The largest header, and first line: names of 255 octets are three times as long in a path, and there may be four."""
 BACKLOG: Final = 128
@@ -237,10 +237,10 @@ class _Protocol(RequestHandler):
         """Return the answer to bytes that are no HTTP, or after a fault of a handler; the connection ends with it."""
         if status == 500:
             self.logger.error("A request to %s broke", request.raw_path, exc_info=exc)
-            error = ApiError(500, "internal_error", "this is a fault of the broker: see its log")
+            error = ApiError(500, "internal_error", "the broker has a fault: see its log")
         else:
             # Any client can send that again and again: it is not worth a line.
-            error = ApiError(status, "bad_request", "this is no HTTP that can be understood")
+            error = ApiError(status, "bad_request", "this is not valid HTTP")
         if request.writer.output_size > 0:
             raise ConnectionError("the answer was under way")
         response = _whole(error.reply(), encoding.dumps(error.reply().value))

@@ -36,7 +36,7 @@ QUEUES: Final = Table(
         Operation(
             "list_rings",
             "--vhost?",
-            "Lists mirrored queues: who has a copy, in which order they pass on what happens, how far they are",
+            "Lists mirrored queues: the nodes with a copy, in the order of the ring, and how far the copies are",
             "Listing rings of mirrored queues for vhost {vhost} ...",
             "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
             tools=BOTH,

@@ -68,7 +68,7 @@ RUNTIME: Final = Table(
         Operation(
             "memory_breakdown",
             "",
-            "Shows what the node uses memory for",
+            "Shows the node's use of memory by purpose",
             "Reporting memory breakdown on node {node}...",
             "[--unit <unit>] [--timeout <timeout>]",
             tools=DIAGNOSTICS,
@@ -93,7 +93,7 @@ RUNTIME: Final = Table(
         Operation(
             "reset_node_auth_attempt_metrics",
             "",
-            "Counts attempts to log in anew",
+            "Resets the counts of attempts to log in",
             "Reset auth attempt metrics on node {node} ...",
             tools=DIAGNOSTICS,
         ),

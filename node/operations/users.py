@@ -13,7 +13,7 @@ USERS: Final = Table(
         Operation(
             "add_user",
             "user password",
-            "Creates a user, who has no permissions yet; without <password> it is read from standard input",
+            "Creates a user without permissions; without <password> the password is read from standard input",
             'Adding user "{user}" ...',
             "<username> <password>",
             refusals={"user_already_exists": Refusal(EX_SOFTWARE, 'User "{0}" already exists')},

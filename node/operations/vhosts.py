@@ -87,7 +87,7 @@ VHOSTS: Final = Table(
         Operation(
             "trace_off",
             "--vhost=/",
-            "Ends what trace_on has begun",
+            "Stops the tracing that trace_on has begun",
             'Stopping tracing for vhost "{vhost}" ...',
             calls="set_tracing",
             given={"is_on": False},

@@ -22,7 +22,7 @@ _STOPPING: Final = "whose app is being stopped: try again when it is"
 
 def ending() -> ControlError:
     """Return the error for any operation while the process ends."""
-    return ControlError(EX_UNAVAILABLE, "the node ends: it takes no more commands")
+    return ControlError(EX_UNAVAILABLE, "the node is stopping: it takes no more commands")
 
 
 def still_opening() -> ControlError:

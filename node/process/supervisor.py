@@ -84,7 +84,7 @@ class Supervisor:
         return self.is_written
 
     async def close(self) -> bool:
-        """Stop the broker for good. Returns True if all data are on disk."""
+        """Stop the broker, and start none any more. Returns True if all data are on disk."""
         is_written = await self.stop()
         if self._task is not None:
             self._task.cancel()

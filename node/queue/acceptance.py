@@ -1,10 +1,10 @@
-"""Waiting until everybody who must have a batch has it, or will never have it.
+"""Waiting until all places that must have a batch have it, or have failed to keep it.
 
     acceptance = Acceptance(count)
-    for each who answers for itself: acceptance.expect(); … accept(refused), settle(…) or fail()
+    for each place that must answer: acceptance.expect(); … accept(refused), settle(…) or fail()
     acceptance.end(on_settled)          no more of them are asked: called once, when the last has answered
 
-Who must have a batch is decided in `node.queue.intake`.
+`node.queue.intake` decides which places must have a batch.
 Source: amqp-behaviour §4.3, §9.1 (a publish in flight to a lost node is nacked).
 """
 
@@ -13,69 +13,71 @@ from typing import Protocol
 
 
 class Party(Protocol):
-    """Who waits for the answer to a publish: an `Acceptance`, or something between. A `Waiter`, too."""
+    """The receiver of the answer to a publish: an `Acceptance`, or an object before it. It is a `Waiter`, too."""
 
     def accept(self, refused: Collection[int] = ()) -> None:
-        """The queue has the messages, but for those with these indexes."""
+        """Note that the queue has the messages, except those with these indexes."""
 
     def fail(self) -> None:
-        """The queue was lost, and the messages perhaps with it."""
+        """Note that the queue was lost, and maybe the messages with it."""
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """The disk or the mirrors have the messages.   is_safe: False if they failed to keep them."""
+        """Note that the disk or the mirrors have the messages.   is_safe: False if they failed to keep them."""
 
 
 class Acceptance:
-    """The answers for `count` messages of all that were asked, and of whoever asks them, until `end`."""
+    """Gathers the answers for `count` messages: of each place that `expect` announces, and of the caller itself
+    (`end`).
+    """
 
     __slots__ = ("_on_settled", "count", "is_kept", "is_lost", "is_unkept", "parties", "refused")
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.parties = 1
-        """So many have not answered."""
+        """The number of answers that are missing."""
         self.refused: set[int] = set()
-        """Indexes of messages that a queue did not take."""
+        """The indexes of messages that a queue refused."""
         self.is_lost = False
-        """Whether a party went away without an answer: of none of the messages is it known what became of them."""
+        """True if a place was lost before it answered: the outcome is unknown for all messages."""
         self.is_kept = False
-        """Whether this node's disk has to have some of the messages."""
+        """True if this node's disk must have some of the messages."""
         self.is_unkept = False
-        """Whether it could not keep them."""
+        """True if this node's disk failed to keep them."""
         self._on_settled: Callable[[Acceptance], None] | None = None
 
     def expect(self) -> None:
-        """One more is asked."""
+        """Wait for one more answer."""
         self.parties += 1
 
     @property
     def is_awaited(self) -> bool:
-        """Whether there is somebody to wait for, beside whoever asks."""
+        """True if an answer is missing beside that of the caller itself."""
         return self.is_kept or self.parties > 1
 
     def accept(self, refused: Collection[int] = ()) -> None:
-        """A party has all of the messages, but for those at these indexes; they are safe where they must be."""
+        """Count the answer of a place that has all of the messages, except those at these indexes."""
         self.refused.update(refused)
         self._answered()
 
     def fail(self) -> None:
-        """A party is gone, or could not keep the messages."""
+        """Count a place as lost: it is gone, or could not keep the messages."""
         self.is_lost = True
         self._answered()
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """The party is a queue's mirrors; see `Waiter.settle`."""
+        """Count the answer of a queue's mirrors; see `Waiter.settle`."""
         if not is_safe:
             self.is_lost = True
         self._answered()
 
     def kept(self, *, is_safe: bool) -> None:
-        """The party is this node's disk."""
+        """Count the answer of this node's disk."""
         self.is_unkept = not is_safe
         self._answered()
 
     def end(self, on_settled: "Callable[[Acceptance], None]") -> None:
-        """All have been asked.   on_settled: called once all have answered, at once or later."""
+        """Note that all places have been asked.   on_settled: called once all have answered, now or later."""
         self._on_settled = on_settled
         self._answered()
 
@@ -88,9 +90,9 @@ class Acceptance:
 
 
 class Answer:
-    """Answers a publish when what a queue took of it is safe. A `Waiter`.
+    """Answers a publish once the messages that the queue took are safe. A `Waiter`.
 
-    refused: indexes of the messages that it did not take.
+    refused: indexes of the messages that the queue refused.
     """
 
     __slots__ = ("_party", "_refused")
@@ -100,7 +102,7 @@ class Answer:
         self._refused = refused
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """Answer for the queue, with what it had refused."""
+        """Answer for the queue, with the messages that it had refused."""
         if is_safe:
             self._party.accept(self._refused)
         else:

@@ -15,7 +15,7 @@ from node.amqp.reader import MIXED_SIZES
 from node.queue.run import NEVER, Batch, Run, bytes_of
 
 RUN_MAX: Final = 4096
-"""Messages at which a run grows no more: what a partly consumed run can pin in memory stays small."""
+"""The most messages to which a run grows, so that a partly consumed run keeps little in memory."""
 
 
 class Backlog:
@@ -62,12 +62,12 @@ class Backlog:
 
     @property
     def at_hand(self) -> int:
-        """How many can be taken now: see `PagedBacklog`."""
+        """The number of messages that can be taken now; see `PagedBacklog`."""
         return self.count
 
     @property
     def mean_bytes(self) -> int:
-        """The mean of the bodies, of which there must be some."""
+        """The mean size in bytes of the bodies, of which there must be some."""
         return self.body_bytes // self.count
 
     def take_tail(self, above: int, keep_bytes: int) -> Run | None:
@@ -96,12 +96,12 @@ class Backlog:
         return run
 
     def __iter__(self) -> Iterator[Run]:
-        """The runs, in order."""
+        """Yield the runs, in order."""
         self._drop_taken()
         return iter(self._runs)
 
     def runs_from(self, number: int) -> Iterator[Run]:
-        """The runs that have this number or a higher one, in order. Nothing may change until the last is taken."""
+        """Yield the runs with this number or a higher one, in order. Nothing may change until the last is taken."""
         at = self._at
         index = bisect_left(self._runs, number, key=_last_seq)
         for run in islice(self._runs, index, None):
@@ -120,7 +120,7 @@ class Backlog:
             taken = run[at : at + limit]
             self._at = at + limit
             if self._at * 2 > len(run.contents):
-                # Let go of what has left; at half, so that this costs each message once.
+                # Drop the messages that have left once they are half of the list, so that this costs each message once.
                 self._drop_taken()
         self.count -= len(taken.contents)
         self.body_bytes -= taken.body_bytes
@@ -163,7 +163,7 @@ class Backlog:
 
     @property
     def head_expiry(self) -> float:
-        """When the message at the head expires; `NEVER` if there is none."""
+        """The time at which the message at the head expires; `NEVER` if there is none."""
         return self._runs[0].expiry if self._runs else NEVER
 
     def clear(self) -> None:

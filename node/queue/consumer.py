@@ -170,7 +170,7 @@ class Consumers:
         self.all.remove(consumer)
         self._leave(consumer)
         if self.active is consumer:
-            # max keeps the first of equals: the oldest.
+            # `max` returns the first of equal consumers, which is the oldest.
             self.active = max(self.all, key=lambda waiting: waiting.priority, default=None)
             if self.active is not None:
                 self.rejoin(self.active)

@@ -1,5 +1,6 @@
-"""What a live queue asks of the broker around it, and of the copy that it begins with. Both are protocols: a queue
-knows neither the broker nor mirrors, so that it can be tested by itself.
+"""The protocols by which a live queue uses its broker, and the copy that it begins with.
+
+A queue imports neither the broker nor mirrors, so that it can be tested alone.
 """
 
 from collections.abc import Callable, Collection
@@ -18,38 +19,40 @@ if TYPE_CHECKING:
 
 
 class QueueHost(Protocol):
-    """What a queue needs of the broker around it."""
+    """The broker, as its queues use it."""
 
     timers: Timers
     now: float
 
     def touch(self, queue: "Queue") -> None:
-        """There may be something to deliver: call `pump` at the end of the turn."""
+        """Call the queue's `pump` at the end of the turn: there may be something to deliver."""
 
     def touch_last(self, queue: "Queue") -> None:
-        """The same, behind all that are touched by now: those that share a prefetch limit are served in this order."""
+        """Call the queue's `pump` after those of all queues touched before. Queues that share a prefetch limit take
+        turns that way.
+        """
 
     def begin(self, chore: Chore) -> None:
         """Do long work, at once or in pieces."""
 
     def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
-        """Publish a batch to a queue here. Returns: the indexes of what it refused."""
+        """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""
 
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
         """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""
 
     def unreadable(self, queue: "Queue", reason: str) -> None:
-        """The disk cannot read some messages of the queue."""
+        """Decide what becomes of messages of the queue that the disk cannot read."""
 
     def take_over(self, queue: "Queue", belongings: Belongings) -> None:
-        """Give the queue what clients of this node had at the masters before."""
+        """Give the queue the publishes, consumers and questions that clients of this node had at earlier masters."""
 
     def queue_unused(self, queue: "Queue", now: float) -> None:
         """Delete the queue: its last consumer left an auto-delete queue, or its time without use is over."""
 
 
 class Copied(Protocol):
-    """What a node had of a queue before it became its master."""
+    """A mirror's copy, from which a queue begins when this node becomes its master."""
 
     next_seq: int
 

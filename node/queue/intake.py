@@ -1,13 +1,13 @@
-"""How batches come into queues, and who must have one before it is confirmed.
+"""The way of batches into queues, and the places that must have one before it is confirmed.
 
     a channel ── publish ─┐
     a part, a commit ─ give ─► put ─► Queue.enqueue              of each queue here: it has the batch at once
-                           │   await_safety ─► disk, mirrors     who must have what it has
+                           │   await_safety ─► disk, mirrors     which places must have its messages
                            └─► LiveQueue.publish                 of each queue elsewhere: it answers
 
-A queue here waits for nobody, or for this node's disk if it is durable and the messages are persistent; one with
-mirrors for them, which see to disks, ours too. The disk is asked once for all queues of a batch, and large contents
-go to the message store once. A queue elsewhere answers for itself, in its own time.
+A queue here needs no other place, or this node's disk if it is durable and the messages are persistent. A queue with
+mirrors needs these, and they wait for all disks, this node's too. The disk is asked once for all queues of a batch, and
+large contents go to the message store once. A queue elsewhere sends its own answer later.
 Source: amqp-behaviour §4.3, §9.1; reliability §4.4.
 """
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class Publisher(Waiter, Protocol):
-    """Who wants to know which of the messages it publishes are safe. They are numbered by it, in order."""
+    """A publisher that is told which of its messages are safe. It numbers them in order."""
 
     def expect(self, count: int) -> int:
-        """Number so many messages, which will be settled. Returns: the number of the first."""
+        """Number so many messages that will be settled later; return the number of the first."""
 
     def confirm_at_once(self, count: int) -> None:
         """Confirm so many messages that are safe already."""
 
 
 class IntakeHost(Protocol):
-    """What an intake needs of the broker around it."""
+    """The broker, as its intake uses it."""
 
     storage: Storage
     meter: "Meter | None"
@@ -81,7 +81,7 @@ class Intake:
         self._large_bytes = host.storage.embed_max_bytes
 
     def publish(self, batch: Batch, targets: Targets, publisher: Publisher | None) -> None:
-        """Publish a batch.   publisher: hears what became of each message; None: nobody wants to know."""
+        """Publish a batch.   publisher: is told the outcome of each message; None: no one needs it."""
         if targets.leaves_node and (targets.away or targets.count > 1):
             self._publish_to_all(batch, targets, publisher)
             return
@@ -147,7 +147,7 @@ class Intake:
         acceptance.end(on_settled)
 
     def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
-        """Publish a batch to one queue here, as `LiveQueue.publish`; the indexes of what it refused."""
+        """Publish a batch to one queue here, as `LiveQueue.publish`; return the indexes of refused messages."""
         refused = self.put(batch, (queue,)) or ()
         if party is not None:
             waiter = Answer(party, refused) if refused else party
@@ -170,7 +170,7 @@ class Intake:
             waiter.settle(first, last, is_safe=True)
 
     def put(self, batch: Batch, queues: "Collection[Queue]") -> set[int] | None:
-        """Put messages into queues of this node. Nobody waits yet.
+        """Put messages into queues of this node, without waiting.
 
         Returns: the indexes of those that any of them refused, None if there are none.
         """

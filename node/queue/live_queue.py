@@ -1,8 +1,8 @@
 """A queue as channels see it, wherever it lives: on this node (`node.queue.queue`) or on another one
 (`cluster.remote`).
 
-What may take a trip to another node is *asked*: a generator that gives its answer at once or waits, for handlers
-to say `counts = yield from queue.counts()`. What needs no answer is simply said.
+An operation that may need another node is *asked*: it is a generator that returns its answer at once or waits, and
+handlers write `counts = yield from queue.counts()`. An operation without an answer is an ordinary method.
 Source: amqp-behaviour §9.1; docs/internals/remote-queues.md, "Asking".
 """
 
@@ -31,43 +31,43 @@ Asked: TypeAlias = Generator[Command[Any] | Wait, Any, T]
 
 
 def at_once(answer: T) -> Asked[T]:
-    """An answer that is there already."""
+    """Return an answer that is known already."""
     return answer
-    yield  # which makes this a generator
+    yield  # makes this a generator
 
 
 class Counts(NamedTuple):
-    """What a declaration is answered with: ready messages, and consumers."""
+    """The answer to a declaration: the numbers of ready messages and of consumers."""
 
     messages: int
     consumers: int
 
 
 class HeldPublisher(Protocol):
-    """A publisher whose connection is not read from while what it publishes to is congested."""
+    """A publisher whose connection is not read from while a queue that it publishes to is congested."""
 
     def peer_relieved(self) -> None:
-        """The congestion is over, or the way to the queue is gone: the publisher goes on."""
+        """Go on: the congestion is over, or the queue is gone."""
 
 
 class Way(Protocol):
-    """What publishes have to go, beyond this node's memory and disk: to another node, or to a queue's mirrors."""
+    """The way of publishes beyond this node's memory and disk: to another node, or to a queue's mirrors."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much is on it that publishers should hold on."""
+        """True if so much is on the way that publishers should hold on."""
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """Call `publisher.peer_relieved()` once that is over, or the way is gone."""
+        """Call `publisher.peer_relieved()` once the congestion is over, or the way is gone."""
 
 
 class Unanswered(NamedTuple):
     """A publish of this node to a queue on another one, which has not answered yet.
 
-    number: rising for this node and the queue, over all its masters.   size: what it takes on the way, in bytes.
-    run: the messages, an Enqueue of `node.queue.operations` whose first_seq is the number; empty where they are
-        not kept, as the queue was not mirrored when they were sent.
-    party: None: nobody wants to know.   is_sent: to some master, who may have delivered it.
+    number: rising for this node and the queue, over all its masters.   size: of its frames, in bytes.
+    run: the messages, an Enqueue of `node.queue.operations` whose first_seq is the number; empty if they are not
+        kept, as the queue was not mirrored when they were sent.
+    party: None: no one needs the answer.   is_sent: a master got it, and may have delivered it.
     """
 
     number: int
@@ -79,12 +79,13 @@ class Unanswered(NamedTuple):
 
 @dataclass(slots=True)
 class Belongings:
-    """What the clients of this node have at a mirrored queue, which goes along when its master is another one.
+    """The publishes, consumers and questions of this node's clients at a mirrored queue, on their way to the next
+    live queue.
 
     next_number: of the next publish to be numbered.   publishes: in order of their numbers.
-    consumers: those that had joined, by age.   awaiting: publishers that wait for relief.
-    questions: each waits to be called with who can answer it now.
-    homeless_since: when there was no master any more, on the broker's clock; None: there is one, or there was.
+    consumers: those that the master knew, by age.   awaiting: publishers that wait for relief.
+    questions: callbacks that take the live queue to ask instead.
+    homeless_since: when the last master was lost, on the broker's clock; None: there is a master, or there was one.
     """
 
     next_number: int = 1
@@ -96,11 +97,11 @@ class Belongings:
 
 
 class LiveQueue(Way, Protocol):
-    """One live queue. As a `Way` it is the one to the node where it lives, or to its mirrors.
+    """One live queue. As a `Way` it is the way to the node where it lives, or to its mirrors.
 
     is_local: it lives on this node, and is a `Queue`.
     is_durable: persistent messages in it survive its node.   is_plain: no rule looks at messages as they come in.
-    successor: who took its place, as the master of a mirrored queue is another one; None: it has not left.
+    successor: the live queue that replaced this one when the master changed; None: it is still in use.
     """
 
     record: QueueRecord
@@ -112,141 +113,140 @@ class LiveQueue(Way, Protocol):
 
     @property
     def leaves_node(self) -> bool:
-        """Whether what is published to it goes to other nodes, too: it lives there, or has mirrors there."""
+        """True if publishes to it go to other nodes, too: it lives there, or has mirrors there."""
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether who can wait had better try again later: there is no master, and too much waits for one."""
+        """True if publishers that can wait should try again later: there is no master, or too much waits for one."""
 
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
         """Take over changed settings."""
 
     def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
-        """Publish messages to it, wherever it lives.
+        """Publish messages to the queue, wherever it lives.
 
-        party: hears, once, what became of them when they are where they must be; None: nobody wants to know.
-        Returns: the indexes of those that it refused at once, of which the party hears too.
+        party: is told their outcome, once; None: no one needs it.
+        Returns: the indexes of those that were refused at once; the party is told of these, too.
         """
 
     def close(self) -> None:
-        """The queue is gone, or out of reach: cancel its consumers."""
+        """End the queue, which is gone or out of reach: cancel its consumers."""
 
     def take_leave(self) -> Belongings:
-        """The master is another one: hand over what clients of this node have here.
+        """Hand over the publishes, consumers and questions of this node's clients: another node is the master now.
 
-        From now on it does nothing: acks, rejects and requeues of what it delivered are accepted and ignored
-        (§9.4), late answers are too.
+        After this the queue ignores acks, rejects and requeues of its deliveries (§9.4), and late answers.
         """
 
     def take_over(self, belongings: Belongings) -> None:
-        """Go on with what clients of this node had at the master before."""
+        """Take the publishes, consumers and questions of the live queue before this one."""
 
     # --- deliveries ---
 
     def delivered(self, run: Run) -> None:
-        """Messages went to a client that will settle them."""
+        """Count messages that went to a client that will settle them."""
 
     def consumed(self, run: Run) -> None:
-        """Messages went to a client that will not settle them."""
+        """Count and forget messages that went to a client that will not settle them."""
 
     def ack(self, run: Run) -> None:
-        """A client has settled messages."""
+        """Forget messages that a client has acknowledged."""
 
     def reject(self, run: Run, now: float) -> None:
-        """A client doesn't want messages, nor that others get them."""
+        """Take messages that a client has rejected without requeueing them: dead-letter them, or drop them."""
 
     def requeue(self, runs: list[Run], now: float) -> None:
-        """Messages come back from a client.   runs: the latest delivery first."""
+        """Take messages that come back from a client.   runs: the latest delivery first."""
 
     # --- consumers ---
 
     def subscribe(self, consumer: "Consumer") -> Asked[None]:
-        """A consumer joins, if that may be. Raises: ProtocolError."""
+        """Add a consumer. Raises: ProtocolError, if the queue may not have it."""
 
     def unsubscribe(self, consumer: "Consumer", now: float) -> None:
-        """A consumer leaves."""
+        """Remove a consumer."""
 
     def resume(self, consumer: "Consumer") -> None:
-        """A consumer that was blocked can take messages again."""
+        """Serve a consumer again that was blocked."""
 
     def limit_changed(self, consumer: "Consumer") -> None:
-        """The prefetch limit of the consumer's channel is another one."""
+        """Note that the prefetch limit of the consumer's channel has changed."""
 
     # --- asking ---
 
     def heard(self) -> Asked[None]:
-        """All that was said has been heard, and consumers here were given what they can take.
+        """Wait until all earlier operations have been carried out, and consumers here were given what they can take.
 
-        Or the queue is gone, and nobody will hear it.
+        If the queue is gone this returns at once.
         """
 
     def counts(self) -> Asked[Counts]:
-        """What is in it; asking is a use (§5.3)."""
+        """Return the numbers of ready messages and consumers; this counts as a use (§5.3)."""
 
     def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
-        """The message at the head, as a run of one, and how many are left behind it; None: the queue is empty.
+        """Return the message at the head, as a run of one, and how many are left behind it; None: the queue is empty.
 
-        It counts as delivered. no_ack: and as settled.
+        The message counts as delivered.   no_ack: it also counts as settled.
         """
 
     def purge(self) -> Asked[int]:
-        """Drop all ready messages; how many there were."""
+        """Drop all ready messages; return how many there were."""
 
     def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
-        """Delete the queue; how many ready messages went with it. Raises: ProtocolError 406 (§3.11)."""
+        """Delete the queue; return how many ready messages it had. Raises: ProtocolError 406 (§3.11)."""
 
 
 class Peers(Protocol):
-    """The other nodes of the cluster, as far as a broker needs them."""
+    """The other nodes of the cluster, as a broker uses them."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much is on its way to any of them that dead letters should wait."""
+        """True if so much is on its way to a node that dead letters should wait."""
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> LiveQueue:
-        """The near end of a queue that lives on another node, which is up.
+        """Open the near end of a queue that lives on another node, which is up.
 
-        Of a mirrored queue: also while it has no master, or the master is here and has not begun.
+        For a mirrored queue this is also called while it has no master, or while the master here has not begun.
         """
 
     def node_up(self, name: str) -> None:
-        """A node has started. Its queues are opened after this."""
+        """Note that a node has started. Its queues are opened after this."""
 
     def node_down(self, name: str) -> None:
-        """A node is gone. Its queues are closed after this."""
+        """Note that a node is gone. Its queues are closed after this."""
 
     def unsettled(self, queue: "Queue", *, take: bool) -> list[Run]:
-        """What other nodes hold of a queue of this one.
+        """Return the runs of a queue of this node that clients of other nodes have.
 
-        take: it takes leave: they have to do with its successor from now on.
+        take: the queue takes leave, so these belong to its successor from now on.
         """
 
     def reply(self, node: str, name: str, envelope: Envelope, content: bytes) -> None:
         """Send a direct reply to a requester on another node (§4.12). It may be dropped."""
 
     def has_requester(self, node: str, name: str) -> Asked[bool]:
-        """Whether there is somebody on another node who waits for direct replies under this name."""
+        """Ask whether a channel of another node waits for direct replies under this name."""
 
     def turn(self, now: float) -> None:
-        """The end of a turn: hand over what has gathered."""
+        """End a turn: hand over what has gathered."""
 
     def close(self) -> None:
-        """This node stops and its clients are gone: take back what is out with those of others. The end."""
+        """Stop, after the clients here are gone: take back the messages that clients of other nodes have."""
 
 
 def all_heard(queues: "Collection[LiveQueue]") -> Asked[None]:
-    """All these queues have heard all that was said to them, see `LiveQueue.heard`. They are asked at the same time."""
+    """Wait until all these queues have carried out earlier operations (`LiveQueue.heard`), all at the same time."""
     waits = [wait for queue in queues for wait in _begun(queue.heard())]
     if waits:
         yield partial(_wait_for_all, waits)
 
 
 def _begun(asked: Asked[None]) -> "list[tuple[Asked[None], Wait]]":
-    """What an answer waits for, with the rest of its way; nothing if it is there already."""
+    """Begin an answer: return it and what it waits for; nothing if it is done."""
     try:
         awaited = next(asked)
     except StopIteration:
@@ -256,14 +256,14 @@ def _begun(asked: Asked[None]) -> "list[tuple[Asked[None], Wait]]":
 
 
 class _Waiting:
-    """It waits for several answers at once.   left: so many are still to come."""
+    """Waits for several answers at once.   left: the number of those that are missing."""
 
     def __init__(self, left: int, on_done: Callable[[Any], None]) -> None:
         self._left = left
         self._on_done = on_done
 
     def go_on(self, asked: Asked[None], result: Any) -> None:
-        """What one of them waited for is here."""
+        """Continue an answer, as its result has come."""
         try:
             awaited = asked.send(result)
         except StopIteration:
@@ -282,21 +282,21 @@ def _wait_for_all(waits: "list[tuple[Asked[None], Wait]]", on_done: Callable[[An
 
 
 def current(queue: LiveQueue) -> LiveQueue:
-    """The queue, or who has taken its place meanwhile."""
+    """Return the queue, or the live queue that has replaced it."""
     while queue.successor is not None:
         queue = queue.successor
     return queue
 
 
 def move(queue: LiveQueue, successor: LiveQueue) -> None:
-    """A mirrored queue has another master: its successor, which is to be found in the vhost already, takes over."""
+    """Replace a live queue, whose master has changed, by its successor, which the vhost has already."""
     belongings = queue.take_leave()
     queue.successor = successor
     successor.take_over(belongings)
 
 
 def local_and_remote(queues: "Collection[LiveQueue]") -> "tuple[Collection[Any], Collection[LiveQueue]]":
-    """Those that are a `Queue` of this node, and those that are not."""
+    """Split queues into those that are a `Queue` of this node, and the others."""
     if all(queue.is_local for queue in queues):
         return queues, ()
     return [queue for queue in queues if queue.is_local], [queue for queue in queues if not queue.is_local]

@@ -1,4 +1,4 @@
-"""What each queue costs this node, and what of a queue is counted only for telemetry.
+"""CPU time that each queue takes on this node, and further counts of queues that only telemetry needs.
 
 A broker without a `Meter` has none of it: its queues are plain `Queue`s. One with a meter makes `MeteredQueue`s, which
 look at a clock before and after runs, delivery turns and settled runs, not each of them; `cluster.mirror.metered_group`
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from node.amqp.reader import MIXED_SIZES
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.override import override
 from node.queue.host import QueueHost
 from node.queue.live_queue import Asked
 from node.queue.queue import EXPIRED, MAXLEN, Queue
@@ -27,22 +28,23 @@ if TYPE_CHECKING:
     from node.queue.counters import QueueCounters
 
 BUCKETS: Final = 32
-"""Of a histogram of times: the first counts what takes less than 100 us, each further one up to a half octave more."""
+"""The buckets of a histogram of times: the first is for less than 100 us, and each further one ends half an octave
+higher."""
 
 EVERY: Final = 5
-"""Of runs that come in, delivery turns and settled runs of a queue each fifth is timed and counts for five: looking at
-the clock would be a hundredth of what small runs cost. A prime, as traffic has patterns."""
+"""Each fifth incoming run, delivery turn and settled run of a queue is timed and counts for five, as reading the clock
+costs a hundredth of a small run. It is a prime, as traffic has patterns."""
 
 CONFIRM_SAMPLE_S: Final = 0.1
-"""Between two runs of a queue whose way to the confirm is timed: those between are like them."""
+"""The least time between two runs of a queue whose confirms are timed: the others are taken to be alike."""
 
 MARK_S: Final = 1.0
-"""How exactly it is known when a message came."""
+"""The precision in seconds with which it is known when a message came."""
 MARKS_MAX: Final = 512
-"""Of a queue; with more each second one is forgotten, and the age of its messages is known less exactly."""
+"""The most marks of a queue; above it every second mark is forgotten, and ages are known less exactly."""
 
 SWEEP_SLICE: Final = 1000
-"""Accounts between two breaks: less than a millisecond."""
+"""The number of accounts that are looked at in one go: less than a millisecond."""
 
 COUNTED: Final = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "redeliver", "ack")
 _counted: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*COUNTED)
@@ -58,18 +60,18 @@ _LIMITS_US: Final = _limits()
 
 
 def bucket_of(us: float) -> int:
-    """The bucket of a histogram that counts a time."""
+    """Return the bucket of a histogram that counts a time."""
     return bisect_right(_LIMITS_US, us)
 
 
 class Account:
-    """Of one queue on this node, since the broker's start, be it master or mirror.
+    """The account of one queue on this node since the broker's start, as a master or a mirror.
 
-    cpu_ns: what it took of the broker's thread.   pub_bytes, dlv_bytes: bodies that came in and went out.
-    expired, dropped: messages that left for their age, and for a limit of length.   dead_lettered: of all that left
-        unacknowledged, those of a queue with a dead-letter exchange.
-    confirm_us: how long confirms took, as a histogram; None: none was timed.
-    past: `COUNTED` of masters that are over.
+    cpu_ns: time that the queue took of the broker's thread.   pub_bytes, dlv_bytes: bodies that came in and went out.
+    expired, dropped: messages that left because of their age, and because of a length limit.
+    dead_lettered: messages that left unacknowledged while the queue had a dead-letter exchange.
+    confirm_us: the times of confirms, as a histogram; None: none was timed.
+    past: `COUNTED` of former masters here.
     """
 
     __slots__ = (
@@ -100,7 +102,7 @@ class Account:
         self.past: tuple[int, ...] = _NONE
 
     def counts(self, counters: "QueueCounters | None" = None) -> tuple[int, ...]:
-        """`COUNTED` of all masters that were here.   counters: of the one that is."""
+        """Return `COUNTED`, summed over all masters here.   counters: those of the present one."""
         return self.past if counters is None else tuple(map(add, self.past, _counted(counters)))
 
 
@@ -112,16 +114,17 @@ class Meter:
         self.accounts: dict[str, Account] = {}
 
     def account(self, record: QueueRecord) -> Account:
-        """The account of a queue; made when there is none."""
+        """Return the account of a queue; it is made when there is none."""
         found = self.accounts.get(record.uid)
         if found is None:
             found = self.accounts[record.uid] = Account(record.vhost, record.name)
         return found
 
     def sweep(self, queue: Callable[[str, str], QueueRecord | None]) -> Iterator[None]:
-        """Forget the accounts of queues that are gone, slice by slice. Who only moved keeps its own: counters rise.
+        """Forget the accounts of deleted queues, slice by slice. A queue that only moved keeps its account, as
+        counters rise.
 
-        queue: finds one by vhost and name.
+        queue: finds a queue by vhost and name.
         """
         for number, (uid, account) in enumerate(list(self.accounts.items()), 1):
             record = queue(account.vhost, account.name)
@@ -131,14 +134,14 @@ class Meter:
                 yield
 
     def died(self, queue: Queue, count: int, reason: str) -> None:
-        """Messages left a queue unacknowledged."""
+        """Count messages that left a queue unacknowledged."""
         account = self.account(queue.record)
         account.expired += count * (reason == EXPIRED)
         account.dropped += count * (reason == MAXLEN)
         account.dead_lettered += count * (queue.settings.dead_letter_exchange is not None)
 
     def timed(self, waiter: Waiter, queues: Iterable[Queue], now: float) -> Waiter:
-        """Who is to wait for a run that was published to queues: now and then somebody who takes the time."""
+        """Return the waiter for a run that was published to queues: now and then one that measures the time."""
         queue = next(iter(queues), None)
         if queue is None:
             return waiter
@@ -150,7 +153,7 @@ class Meter:
 
 
 class _Timed:
-    """Notes how long somebody waited for a confirm."""
+    """A waiter that measures how long a confirm took."""
 
     __slots__ = ("_account", "_clock", "_started", "_waiter")
 
@@ -174,11 +177,11 @@ _pump: Final = Queue.pump
 _ack: Final = Queue.ack
 _delivered: Final = Queue.delivered
 _consumed: Final = Queue.consumed
-"""What happens to each run; `super()` would take as long as the clock."""
+"""The methods that are called for each run: `super()` would take as long as reading the clock."""
 
 
 class MeteredQueue(Queue):
-    """A queue that keeps an account. What one operation does within another counts once."""
+    """A queue that keeps an account. The time of an operation within another one counts once."""
 
     def __init__(
         self,
@@ -192,23 +195,23 @@ class MeteredQueue(Queue):
         self.account = meter.account(record)
         self._clock = meter.clock
         self._marks: list[tuple[int, float]] = []
-        """Numbers of messages and when they came, rising."""
+        """Numbers of messages, rising, with the times at which they came."""
         self._mark_at = 0.0
         self._enqueues = self._pumps = self._acks = 0
-        """How many more are not timed."""
+        """The number of operations of each kind before the next one that is timed."""
         super().__init__(record, settings, host, storage, now)
 
-    # --- what costs time ---
+    # --- timed ---
 
+    @override
     def enqueue(self, batch: Batch, now: float) -> list[int]:
-        """See `Queue.enqueue`."""
         account, size = self.account, batch.size
         if now >= self._mark_at:
             self._mark(now)
         if size != MIXED_SIZES:
             account.pub_bytes += size * len(batch.contents)
         elif self.is_plain and batch.envelope.expiration_ms is None:
-            # They only come in, and the backlog adds them up anyway.
+            # No message leaves during this call, so the backlog's sum tells their bytes.
             bytes_before = self.backlog.body_bytes
             refused = _enqueue(self, batch, now)
             account.pub_bytes += self.backlog.body_bytes - bytes_before
@@ -225,8 +228,8 @@ class MeteredQueue(Queue):
         account.cpu_ns += (clock() - started) * EVERY
         return refused
 
+    @override
     def pump(self, now: float) -> None:
-        """See `Queue.pump`."""
         if self._pumps:
             self._pumps -= 1
             _pump(self, now)
@@ -237,8 +240,8 @@ class MeteredQueue(Queue):
         _pump(self, now)
         self.account.cpu_ns += (clock() - started) * EVERY
 
+    @override
     def ack(self, run: Run) -> None:
-        """See `Queue.ack`."""
         if self._acks:
             self._acks -= 1
             _ack(self, run)
@@ -249,83 +252,83 @@ class MeteredQueue(Queue):
         _ack(self, run)
         self.account.cpu_ns += (clock() - started) * EVERY
 
+    @override
     def get(self, now: float) -> Run | None:
-        """See `Queue.get`."""
         account, clock = self.account, self._clock
         begun = account.cpu_ns - clock()
         run = super().get(now)
         account.cpu_ns = begun + clock()
         return run
 
+    @override
     def reject(self, run: Run, now: float) -> None:
-        """See `Queue.reject`."""
         account, clock = self.account, self._clock
         begun = account.cpu_ns - clock()
         super().reject(run, now)
         account.cpu_ns = begun + clock()
 
+    @override
     def requeue(self, runs: list[Run], now: float) -> None:
-        """See `Queue.requeue`."""
         account, clock = self.account, self._clock
         begun = account.cpu_ns - clock()
         super().requeue(runs, now)
         account.cpu_ns = begun + clock()
 
+    @override
     def purge(self) -> Asked[int]:
-        """See `Queue.purge`."""
         account, clock = self.account, self._clock
         begun = account.cpu_ns - clock()
         asked = super().purge()
         account.cpu_ns = begun + clock()
         return asked
 
-    # --- what is only counted ---
+    # --- counted only ---
 
+    @override
     def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
-        """See `Queue.fetch`."""
         found = yield from super().fetch(no_ack=no_ack)
         if found is not None and no_ack and self.successor is None:
             self.account.dlv_bytes += found[0].body_bytes  # else `delivered` has counted it
         return found
 
+    @override
     def delivered(self, run: Run) -> None:
-        """See `Queue.delivered`."""
         before = self.unacked_bytes
         _delivered(self, run)
         self.account.dlv_bytes += self.unacked_bytes - before
 
+    @override
     def consumed(self, run: Run) -> None:
-        """See `Queue.consumed`."""
         size = run.size
         self.account.dlv_bytes += size * len(run.contents) if size != MIXED_SIZES else run.body_bytes
         _consumed(self, run)
 
+    @override
     def count_consumed(self, run: Run) -> None:
-        """See `Queue.count_consumed`."""
         self.account.dlv_bytes += run.body_bytes
         super().count_consumed(run)
 
+    @override
     def retire(self) -> None:
-        """See `Queue.retire`: its counts stay in the account."""
         account = self.account
         account.past = account.counts(self.counters)
         super().retire()
 
-    # --- how old messages are ---
+    # --- the age of messages ---
 
     def _mark(self, now: float) -> None:
         self._mark_at = now + MARK_S
         marks = self._marks
         if not self.backlog.count and not self.unacked_count:
-            marks.clear()  # nothing is here that came earlier
+            marks.clear()  # the queue has no earlier messages
         elif len(marks) >= MARKS_MAX:
             del marks[1::2]
         marks.append((self.next_seq, now))
 
     def head_age_s(self, now: float) -> float | None:
-        """For how long the first ready message has been in the queue; 0 without one.
+        """Return for how many seconds the first ready message has been in the queue; 0 if there is none.
 
-        None: it is on disk only, or was here before this broker was its master.
+        None: the message is on disk only, or was here before this broker was its master.
         """
         backlog = self.backlog
         if not backlog.count:

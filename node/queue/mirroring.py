@@ -1,7 +1,7 @@
-"""What a broker and its queues ask of whoever keeps copies of queues on other nodes (`cluster.mirror`).
+"""The protocols by which a broker and its queues use the mirrors of queues (`cluster.mirror`).
 
     Queue ── enqueued, removed, await_stable ─► Mirror: of one queue, on its master's node
-    Broker ── see, open, turn ─► Mirroring: of all mirrored queues that this node has to do with
+    Broker ── see, open, turn ─► Mirroring: of all mirrored queues that this node knows
 
 Source: reliability §4; docs/internals/mirrors.md.
 """
@@ -20,40 +20,44 @@ if TYPE_CHECKING:
 
 
 class Mirror(Protocol):
-    """The copies of one queue, as its master's node deals with them."""
+    """The copies of one queue on other nodes, as its master uses them."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much is on its way to them that publishers should hold on."""
+        """True if so much is on its way to the copies that publishers should hold on."""
 
     def await_relief(self, publisher: "HeldPublisher") -> None:
-        """Call `publisher.peer_relieved()` once that is over, or the queue has moved."""
+        """Call `publisher.peer_relieved()` once the congestion is over, or the queue has moved."""
 
     def enqueued(self, batch: Batch, first_seq: int, expiry: float) -> None:
-        """Messages came into the queue, with numbers from `first_seq` on.   expiry: as in `Run`."""
+        """Note messages that came into the queue, with numbers from `first_seq` on.   expiry: as in `Run`."""
 
     def removed(self, seqs: range) -> None:
-        """Messages are done with.   seqs: of any step."""
+        """Note messages that have left the queue and will not come back.   seqs: of any step."""
 
     def returned(self, seqs: range, deliveries: int) -> None:
-        """Messages came back from clients so often by now; told of queues that count (§4.11)."""
+        """Note that messages came back from clients, and how often by now; only for queues with a delivery limit
+        (§4.11).
+        """
 
     def await_stable(self, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
         """Settle (first, last) when all that came into the queue so far is on every node that has a copy.
 
-        is_kept: and on the disk of every synchronised one.
+        is_kept: it must also be on the disk of each synchronised copy.
         """
 
     def received(self, sender: int, number: int) -> None:
-        """What came in last is the publish of that number from the front end of that incarnation."""
+        """Note the number of the publish that came last, and the incarnation of its front end."""
 
     def last_received(self, sender: int) -> int:
-        """The number of the last publish of a front end that came in, here or at an earlier master; 0: none did."""
+        """Return the number of a front end's last publish, here or at an earlier master; 0 if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
-    """installed, total: messages that a mirror has got, and those that it lacked."""
+    """The progress of a mirror that synchronises.   installed, total: messages that it has got, and those that it
+    lacked.
+    """
 
     installed: int
     total: int
@@ -62,9 +66,9 @@ class SyncProgress:
 
 @dataclass(frozen=True, slots=True)
 class MirrorStatus:
-    """A mirrored queue as this node sees it. Members are told by their node, in order of the ring.
+    """A mirrored queue as this node sees it. Members are named by their node, in order of the ring.
 
-    master: None: there is none now.   pending: broadcasts of this node that are not everywhere yet.
+    master: None: there is none now.   pending: broadcasts of this node that have not come round.
     sync: of mirrors that were ever synchronised; only the master's node knows.
     lacks: messages that an unsynchronised mirror has not got, at most; only the master's node knows. A master that took
         over knows nothing of what such a mirror got before: it counts all that it had itself then.
@@ -88,8 +92,8 @@ class ReplicaFacts:
     """The copy of a mirrored queue on this node.
 
     is_master: it acts as master.   next_seq: above the numbers of all messages that it knows of.
-    behind: at a mirror messages that it lacks, None: it has not been told yet; at the master broadcasts that are not
-        everywhere yet.   behind_s: at the master for how long the oldest of those has been on its way.
+    behind: at a mirror the messages that it lacks, None: it has no inventory yet; at the master the broadcasts that
+        have not come round.   behind_s: at the master the age of the oldest of these.
     memory_bytes: of a mirror's messages.
     """
 
@@ -120,65 +124,66 @@ class Mirroring(Protocol):
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
 
     def entered(self, incarnation: int) -> None:
-        """This broker counts as up from now on, as this incarnation."""
+        """Begin: this broker counts as up from now on, as this incarnation."""
 
     def open(self, record: QueueRecord) -> "LiveQueue":
-        """The live queue of a mirrored queue that the catalogue has; where it has a copy here, that begins."""
+        """Open the live queue of a mirrored queue that the catalogue has, and its copy if this node has one."""
 
     def see(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
-        """A queue has another view, or has one now, or none any more.   cause: see `ViewChanged`."""
+        """Follow a queue to another view, to its first one, or to none.   cause: see `ViewChanged`."""
 
     def close(self, record: QueueRecord) -> None:
-        """A queue was deleted: drop what is here of it. Its live queue is closed by the broker."""
+        """Drop the copy of a queue that was deleted. The broker closes its live queue."""
 
     is_store_whole: bool
-    """Whether this node's disk has all that it ever had of messages, as far as its start could tell."""
+    """True if this node's disk has lost no messages, as far as its start could tell."""
 
     def recovered(self, record: QueueRecord, copy: RecoveredCopy) -> None:
-        """A copy that may bring its queue back was found on disk."""
+        """Take a copy that was found on disk and may bring its queue back."""
 
     def receive(self, node: str, frames: Sequence[bytes]) -> None:
-        """Take what a node's mirrors sent; a turn has to follow."""
+        """Take the frames of a node's mirrors; a turn has to follow."""
 
     def nodes_changed(self) -> None:
-        """Nodes came, went, or are in maintenance mode."""
+        """Note that nodes came, went, or are in maintenance mode."""
 
     def settings_changed(self, record: QueueRecord) -> None:
-        """A queue is new here, or its policy is another one."""
+        """Note that a queue is new here, or its policy has changed."""
 
     def damaged(self, record: QueueRecord, reason: str) -> bool:
-        """The copy of a queue here cannot be read, or lacks what it should have. May be told again.
+        """Give up the copy of a queue here that cannot be read, or lacks messages, if a better one may exist. May be
+        called again.
 
         reason: for the log, as in "the copy here (reason)": "has unreadable messages".
-        True: the copy will be given up: nothing of it is to be dropped, it goes as a whole, and the node gets another
-            one. A master hands over first: until the queue leaves this node, what cannot be read stays in it.
-        False: no better copy is there: what cannot be read is lost.
+        Returns: True: the copy will be given up as a whole, so none of its messages may be dropped, and the node gets
+        another copy. A master hands over first: until the queue leaves this node, its unreadable messages stay in it.
+        False: there is no better copy, so the unreadable messages are lost.
         """
 
     def turn(self, now: float) -> None:
-        """The end of a turn: hand over what has gathered."""
+        """End a turn: hand over what has gathered."""
 
     def sync(self, record: QueueRecord, *, is_on: bool) -> None:
-        """Have the mirrors of a queue whose master is here synchronised, or have them stop it."""
+        """Have the mirrors of a queue whose master is here synchronise, or stop it."""
 
     def status(self, record: QueueRecord) -> MirrorStatus:
-        """What there is to see of a queue that has a view."""
+        """Return the state of a queue that has a view."""
 
     def replica(self, record: QueueRecord) -> ReplicaFacts | None:
-        """The copy of a queue here; None: there is none."""
+        """Return the facts of this node's copy of a queue; None: there is none."""
 
     def copies(self) -> "Iterable[Pageable]":
-        """What pages out to free memory."""
+        """Return all mirrors' copies here, which can be paged out."""
 
     def leave(self) -> None:
-        """This node is about to stop: masters move away, as far as there are mirrors to take over."""
+        """Move masters away where mirrors can take over: this node is about to stop."""
 
     @property
     def moving(self) -> int:
-        """How many masters here will still move."""
+        """The number of masters here that will still move."""
 
     def close_all(self) -> None:
-        """This node stops."""
+        """Stop."""

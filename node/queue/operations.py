@@ -124,7 +124,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Messages that came back from clients `count` times by now. ranges: of step 1."""
+    """Messages that have come back from clients `count` times. ranges: of step 1."""
 
     ranges: tuple[range, ...]
     count: int
@@ -449,7 +449,7 @@ def _need_exactly(data: bytes, size: int) -> None:
         raise CorruptRecord("it has another length than it says")
 
 
-# --- what they come to ---
+# --- their result ---
 
 
 class Image:

@@ -103,7 +103,7 @@ class PagedBacklog:
         self._find_where_to_append()
         self._taken_to = 0  # the highest number that ever left
         self._redelivered_below = 0
-        self._asked = 0  # goes up when an answer that is still to come no longer counts
+        self._asked = 0  # rises when a pending answer of the disk no longer counts
         self._is_asking = False
 
     def _begin_paging(self) -> None:
@@ -371,7 +371,7 @@ class PagedBacklog:
                 return
             own = self._own(found)
             self._q3.extend(own)
-            # What the disk has lost no longer counts.
+            # Messages that the disk has lost no longer count.
             self._disk_count += sum(map(len, own)) - page.count
             self._disk_bytes += sum(absent.body_bytes for absent in own) - page.body_bytes
             first = self._delta.popleft()
@@ -414,7 +414,7 @@ class PagedBacklog:
 
     def _ask_again(self) -> None:
         if self._is_asking:
-            self._asked += 1  # the answer to come is to what was before
+            self._asked += 1  # the pending answer is to an earlier state
             self._answered()
 
     def _recount(self, lost: NumberSet, first: int) -> None:
@@ -543,7 +543,7 @@ class PagedBacklog:
         self._find_where_to_append()
 
     def _note_deliveries(self, runs: Iterable[Run]) -> None:
-        # What was taken here never leaves memory; so this is what a copy knew of its queue's former master.
+        # Messages that were taken here never leave memory, so these were delivered by the queue's former master.
         for run in runs:
             if run.is_indexed and run.deliveries > 1:
                 self._storage.delivered(run.seqs, run.deliveries)

@@ -1,4 +1,4 @@
-"""The ready messages of a queue with `x-max-priority`: one backlog a level, highest first.
+"""The ready messages of a queue with `x-max-priority`: one backlog for each level, highest first.
 
 Source: amqp-behaviour §4.8, §5.6.
 """
@@ -12,7 +12,7 @@ from node.queue.storage import Page, QueueStorage
 
 
 class PriorityBacklog:
-    """Ready messages by level, each level in its own order, behind the methods of `PagedBacklog`."""
+    """Ready messages by level, each level in its own order. It has the methods of `PagedBacklog`."""
 
     __slots__ = (
         "_is_lazy",
@@ -35,30 +35,32 @@ class PriorityBacklog:
 
     @property
     def count(self) -> int:
-        """Messages of all levels."""
+        """The number of ready messages of all levels."""
         return sum(level.count for level in self._ordered)
 
     @property
     def at_hand(self) -> int:
-        """How many can be taken now: of the highest level with messages, for which the others wait."""
+        """The number of messages that can be taken now from the highest level with messages; the other levels wait
+        for it.
+        """
         top = self._top
         return 0 if top is None else top.at_hand
 
     @property
     def mean_bytes(self) -> int:
-        """See `PagedBacklog.mean_bytes`."""
+        """The mean size in bytes of the bodies at hand, of which there must be some."""
         top = self._top
         assert top is not None
         return top.mean_bytes
 
     @property
     def body_bytes(self) -> int:
-        """Bytes of all bodies."""
+        """The number of bytes of all bodies."""
         return sum(level.body_bytes for level in self._ordered)
 
     @property
     def memory_bytes(self) -> int:
-        """See `PagedBacklog.memory_bytes`."""
+        """The bytes that the messages in memory cost, about."""
         return sum(level.memory_bytes for level in self._ordered)
 
     @property
@@ -66,7 +68,7 @@ class PriorityBacklog:
         return next((level for level in self._ordered if level.count), None)
 
     def lengths(self) -> dict[str, int]:
-        """See `PagedBacklog.lengths`: of all levels together."""
+        """Return the number of messages of each sub-queue, by its name, over all levels."""
         totals = dict.fromkeys(("q1", "q2", "delta", "q3", "q4"), 0)
         for level in self._ordered:
             for name, count in level.lengths().items():
@@ -74,7 +76,7 @@ class PriorityBacklog:
         return totals
 
     def priority_lengths(self) -> dict[int, int]:
-        """Messages of each level."""
+        """Return the number of messages of each level."""
         return {
             priority: self._levels[priority].count if priority in self._levels else 0
             for priority in range(self._max_priority + 1)
@@ -96,27 +98,29 @@ class PriorityBacklog:
         return min(priority, self._max_priority)
 
     def append(self, batch: Batch, first_seq: int, expiry: float = NEVER, is_indexed: bool = False) -> None:
-        """See `Backlog.append`."""
+        """Add new messages at the tail of their level; see `Run`."""
         self._level(batch.envelope.priority).append(batch, first_seq, expiry, is_indexed)
 
     def take(self, limit: int) -> Run:
-        """See `PagedBacklog.take`."""
+        """Remove and return up to `limit` messages at hand; fewer where they don't share a run."""
         top = self._top
         assert top is not None
         return top.take(limit)
 
     def put_back(self, run: Run) -> None:
-        """See `PagedBacklog.put_back`."""
+        """Return messages to their place in their level."""
         self._level(run.envelope.priority).put_back(run)
 
     @property
     def head_expiry(self) -> float:
-        """See `PagedBacklog.head_expiry`: the head is that of the highest level with messages (§5.2, live)."""
+        """The time at which the message at the head of the highest level with messages expires (§5.2, live)."""
         top = self._top
         return NEVER if top is None else top.head_expiry
 
     def clear(self, on_gone: Callable[[range], None] | None = None) -> int:
-        """See `PagedBacklog.clear`."""
+        """Drop all messages and have the storage forget them; return how many there were.   on_gone: as in
+        `PagedBacklog`.
+        """
         return sum(level.clear(on_gone) for level in self._ordered)
 
     @property
@@ -125,21 +129,21 @@ class PriorityBacklog:
         return self._ordered
 
     def add(self, run: Run) -> None:
-        """See `PagedBacklog.add`: above all others of its priority."""
+        """Add a run whose numbers are above all others of its level."""
         self._level(run.envelope.priority).add(run)
 
     def redelivered_below(self, number: int) -> None:
-        """See `PagedBacklog.redelivered_below`."""
+        """Count all messages with lower numbers as delivered before, also those that are on disk."""
         self._redelivered_below = number
         for level in self._ordered:
             level.redelivered_below(number)
 
     def ready_ranges(self) -> list[range]:
-        """See `PagedBacklog.ready_ranges`."""
+        """Return the numbers of all messages, in no order, with the limits of `PagedBacklog.ready_ranges`."""
         return [seqs for level in self._ordered for seqs in level.ready_ranges()]
 
     def hand_over(self) -> Holdings:
-        """See `PagedBacklog.hand_over`."""
+        """Let go of all messages, which the storage still has, and return what they were."""
         had = [level.hand_over() for level in self._ordered]
         return Holdings(
             [run for each in had for run in each.runs],
@@ -148,17 +152,17 @@ class PriorityBacklog:
         )
 
     def go_on(self, lost: NumberSet) -> None:
-        """See `PagedBacklog.go_on`."""
+        """Do not count given-up unreadable messages any more, and fetch the rest.   lost: their numbers."""
         for level in self._ordered:
             level.go_on(lost)
 
     def abandon(self) -> None:
-        """See `PagedBacklog.abandon`."""
+        """Let go of all messages without telling the storage, which knows what became of them."""
         for level in self._ordered:
             level.abandon()
 
     def close(self) -> None:
-        """See `PagedBacklog.close`."""
+        """Let go of all messages and of the queue, which is gone."""
         for level in self._ordered:
             level.close()
         self._levels.clear()
@@ -166,11 +170,11 @@ class PriorityBacklog:
         self._on_loaded = nobody
 
     def delivered_before(self) -> Iterable[Run]:
-        """See `PagedBacklog.delivered_before`."""
+        """Return the runs in memory that came back from a client."""
         return [run for level in self._ordered for run in level.delivered_before()]
 
     def restore(self, pages: Iterable[Page]) -> None:
-        """See `PagedBacklog.restore`."""
+        """Begin with the messages that a recovery found, in order."""
         by_level: dict[int, list[Page]] = {}
         for page in pages:
             by_level.setdefault(self._cap(page.priority), []).append(page)
@@ -179,35 +183,35 @@ class PriorityBacklog:
 
     @property
     def is_paged(self) -> bool:
-        """See `PagedBacklog.is_paged`."""
+        """True if the highest level with messages may have some outside q4."""
         top = self._top
         return top is not None and top.is_paged
 
     @property
     def is_short(self) -> bool:
-        """See `PagedBacklog.is_short`."""
+        """True if `refill` has something to do."""
         top = self._top
         return top is not None and top.is_short
 
     def refill(self) -> None:
-        """See `PagedBacklog.refill`: of the highest level with messages."""
+        """Fetch messages of the highest level with messages, if there is little at hand."""
         top = self._top
         if top is not None:
             top.refill()
 
     def set_lazy(self, is_lazy: bool) -> None:
-        """See `PagedBacklog.set_lazy`."""
+        """Set whether new messages are to leave memory at once, as in a lazy queue."""
         self._is_lazy = is_lazy
         for level in self._ordered:
             level.set_lazy(is_lazy)
 
     def page_new(self) -> bool:
-        """See `PagedBacklog.page_new`."""
+        """Take the newest messages out of memory. Returns: True if there were any."""
         paged = [level.page_new() for level in self._ordered]
         return any(paged)
 
     def page_out(self, limit_bytes: int, keep_bytes: int = KEPT_BYTES) -> int:
-        """See `PagedBacklog.page_out`: the lowest levels first."""
+        """Take messages out of memory, from the lowest level on; return how many bytes of memory that was."""
         freed = 0
         for level in reversed(self._ordered):
             if freed >= limit_bytes:

@@ -1,8 +1,8 @@
-"""A queue: ready messages, those out with clients, its consumers, and the rules on who gets what and what is
+"""A queue: ready messages, those out with clients, its consumers, and the rules by which messages are delivered and
 dropped.
 
 Messages are numbered as they come and keep number and place until they are settled; a requeue is no event.
-What the queue can't do by itself (dead-lettering, being deleted, waking up) it asks of its host.
+Its host does what the queue cannot do alone: dead-lettering, deletion, wake-ups.
 Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 """
 
@@ -35,16 +35,16 @@ MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
 
 PUMPED_MAX: Final = 8192
-"""What a queue delivers at once, as `Consumers.dispatch` reckons: some 4 ms. The rest comes in the next turn."""
+"""The most that a queue delivers in a turn, by the costs of `Consumers.dispatch`: some 4 ms."""
 
 _CANCELLED_AT_ONCE: Final = 20
-"""Consumers of a deleted queue that are cancelled between two looks at the clock."""
+"""The consumers of a deleted queue that are cancelled between two looks at the clock."""
 
 
 class Queue:
     """One live queue of this node, a `LiveQueue`.
 
-    record: what the catalogue says of it.   settings: what arguments and policies come to.
+    record: its entry in the catalogue.   settings: the result of its arguments and policies.
     storage: its disk side.
     """
 
@@ -63,7 +63,7 @@ class Queue:
         self.settings = settings
         self.storage = storage
         self.is_durable = record.durable and record.exclusive_owner is None
-        """Whether persistent messages in it survive the node."""
+        """True if persistent messages in it survive a restart of the node."""
         self.backlog: PagedBacklog | PriorityBacklog = (
             PagedBacklog(storage, self._loaded)
             if settings.max_priority is None
@@ -73,27 +73,27 @@ class Queue:
         self.unacked_count = 0
         self.unacked_bytes = 0
         self.delivered_count = self.settled_count = 0
-        """Deliveries that were to be settled, and those that were, since the queue is live."""
+        """The numbers of messages delivered to be settled, and of those settled, since the queue is live."""
         self._counters = QueueCounters()
         self._unpublished = 0  # numbers without a client's publish, less such publishes without a number
-        self._returned_count = 0  # of settled_count, what was not acknowledged
+        self._returned_count = 0  # those of settled_count that were not acknowledged
         self.is_deleted = False
         self.count_at_deletion = 0
-        """Ready messages that went with the queue."""
+        """The number of ready messages that were deleted with the queue."""
         self._host = host
         self.mirror: Mirror | None = None
-        """The copies on other nodes; all that happens to messages is told."""
+        """The copies on other nodes, which are told of all changes."""
         self.received: dict[int, int] = {}
-        """The last publish of each front end that may send some again, as the queue was mirrored and is no more."""
+        """The last publish of each front end that may send some again, since the queue was mirrored until lately."""
         self.mastership = record.mastership
         self.successor: LiveQueue | None = None
-        self._next_publish = 1  # of this node as a front end, once another one is master
+        self._next_publish = 1  # the number of this node's next publish, once another node is the master
         self.next_seq = 1
         self._had_consumer = False
         self.is_plain = True
-        """No rule looks at messages as they come in."""
+        """True if no rule looks at messages as they come in."""
         self._is_lazy = False
-        self._may_expire = False  # a message that was ever here
+        self._may_expire = False  # True once the queue had a message that may expire
         self._heads_awaited: list[Callable[[Any], None]] = []
         self._head_timer: Timer | None = None
         self._unused_timer: Timer | None = None
@@ -102,7 +102,7 @@ class Queue:
 
     @property
     def counters(self) -> QueueCounters:
-        """What happened to the queue since it is live."""
+        """The counts since the queue is live."""
         counters = self._counters
         counters.publish = self.next_seq - 1 - self._unpublished
         counters.deliver = self.delivered_count - counters.get
@@ -111,7 +111,7 @@ class Queue:
         return counters
 
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
-        """Take over changed settings; limits act on what is here, times to live on what comes (§6.2)."""
+        """Apply changed settings; limits affect present messages, times to live only later ones (§6.2)."""
         self.settings = settings
         self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
@@ -127,7 +127,7 @@ class Queue:
             self._host.touch(self)
 
     def restore(self, next_seq: int, pages: Iterable[Page]) -> None:
-        """Take over what a recovery found on disk, which is not to be asked for anything yet."""
+        """Take the messages that a recovery found on disk. The storage may not be asked for any of them yet."""
         self.next_seq = next_seq
         self._unpublished = next_seq - 1
         self._may_expire = True
@@ -138,12 +138,12 @@ class Queue:
 
     @property
     def leaves_node(self) -> bool:
-        """Whether other nodes must have its messages."""
+        """True if other nodes must have its messages."""
         return self.mirror is not None
 
     @property
     def is_congested(self) -> bool:
-        """Whether too much is on its way to the mirrors."""
+        """True if too much is on its way to the mirrors."""
         return self.mirror is not None and self.mirror.is_congested
 
     def await_relief(self, publisher: HeldPublisher) -> None:
@@ -184,7 +184,7 @@ class Queue:
             self.backlog.append(batch, first_seq, expiry)
 
     def _enqueue_by_rules(self, batch: Batch, now: float) -> list[int]:
-        """The order of §5.1: refuse, hand to a waiting consumer, enqueue, drop for length, drop what expired."""
+        """Enqueue by §5.1: refuse, hand to a waiting consumer, enqueue, drop for length, drop expired ones."""
         if self.is_deleted:
             return []
         self.drop_expired(now)
@@ -249,21 +249,21 @@ class Queue:
                 self._host.touch(self)
         self._arm_head_timer()
         if self._is_lazy and backlog.page_new() and self._may_expire:
-            self._host.touch(self)  # when the head expires must be known
+            self._host.touch(self)  # the head must come back from disk, as its expiry must be known
 
     def deliver_due(self) -> None:
-        """Give consumers at once what they can take, so that what comes next finds it gone (§4.8)."""
+        """Give consumers at once what they can take, so that later operations find these messages gone (§4.8)."""
         if self.consumers.are_waiting and self.backlog.count:
             self.pump(self._host.now)
 
     def _read_ahead(self, now: float) -> None:
-        # A lazy queue has nothing in memory that nobody asks for: no consumer, and no rule for its head.
+        # A lazy queue keeps nothing in memory unless it has consumers, or rules that look at its head.
         if not self._is_lazy or self.consumers.all or self._may_expire or not self.is_plain:
             self.backlog.refill()
             self._drop_excess(now)
 
     def _loaded(self) -> None:
-        """Messages came from disk to the head."""
+        """Continue after messages came from disk to the head."""
         self._drop_excess(self._host.now)
         self._host.touch(self)
         awaited, self._heads_awaited = self._heads_awaited, []
@@ -275,7 +275,7 @@ class Queue:
             self._host.touch(self)
 
     def seek_head(self, now: float) -> bool:
-        """Whether the message at the head is on its way from disk, and worth waiting for."""
+        """Return True if the message at the head is on its way from disk, so that waiting helps."""
         self.drop_expired(now)
         if self.backlog.is_paged:
             self.backlog.refill()
@@ -286,7 +286,7 @@ class Queue:
         self._heads_awaited.append(on_loaded)
 
     def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
-        """See `LiveQueue.fetch`."""
+        """Return the message at the head and how many are left; None if the queue is empty."""
         self.deliver_due()
         while self.seek_head(self._host.now):
             yield self.await_head
@@ -317,7 +317,7 @@ class Queue:
         return run
 
     def delivered(self, run: Run) -> None:
-        """Messages went to a client that will settle them."""
+        """Count messages that went to a client that will settle them."""
         count = len(run.contents)
         self.unacked_count += count
         self.unacked_bytes += run.body_bytes
@@ -326,7 +326,7 @@ class Queue:
             self._counters.redeliver += count
 
     def consumed(self, run: Run) -> None:
-        """See `LiveQueue.consumed`."""
+        """Count and forget messages that went to a client that will not settle them."""
         count = len(run.contents)
         self._counters.deliver_no_ack += count
         if run.deliveries:
@@ -335,23 +335,23 @@ class Queue:
             self.forget(run)
 
     def count_consumed(self, run: Run) -> None:
-        """Messages went to a client that will not settle them; they are forgotten later."""
+        """Count messages that went to a client that will not settle them; the caller forgets them later."""
         count = len(run.contents)
         self._counters.deliver_no_ack += count
         if run.deliveries:
             self._counters.redeliver += count
 
     def not_delivered(self, run: Run) -> None:
-        """Messages that counted as consumed come back: they are unacknowledged until they are settled."""
+        """Count messages as unacknowledged that were counted as consumed and have come back."""
         self.unacked_count += len(run.contents)
         self.unacked_bytes += run.body_bytes
 
     def count_letters(self, count: int) -> None:
-        """Of what was published here so many were no client's messages."""
+        """Leave so many messages out of the count of publishes: they were dead letters, not publishes of clients."""
         self._unpublished += count
 
     def ack(self, run: Run) -> None:
-        """A client has settled messages: they are done with."""
+        """Forget messages that a client has acknowledged."""
         self._returned(run)
         if run.is_indexed or self.mirror is not None:
             self.forget(run)
@@ -362,22 +362,22 @@ class Queue:
         self.unacked_bytes -= run.body_bytes
 
     def forget(self, run: Run) -> None:
-        """Messages that left the queue are done with: they need not survive any longer."""
+        """Have disk and mirrors forget messages that have left the queue."""
         if self.mirror is not None:
             self.mirror.removed(run.seqs)
         if run.is_indexed and not self.is_deleted:
             self.storage.forget(run.seqs, run.store_id)
 
     def reject(self, run: Run, now: float) -> None:
-        """A client doesn't want messages and doesn't want them requeued: dead-letter them."""
+        """Dead-letter messages that a client rejects without requeueing them."""
         self._returned(run)
         self._returned_count += len(run.contents)
-        run.deliveries += 1  # until it is where it goes it may be here again
+        run.deliveries += 1  # it may be here again until its dead letter has been taken
         if not self.is_deleted:
             self._host.dead_letter(self, run, REJECTED, now)
 
     def requeue(self, runs: list[Run], now: float) -> None:
-        """Messages come back from a client, to their old place; limits and expiry then apply (§4.11, §5.4).
+        """Return messages of a client to their old places; then limits and expiry apply (§4.11, §5.4).
 
         runs: the latest delivery first, so that each finds its place at the head.
         """
@@ -402,26 +402,26 @@ class Queue:
         self._host.touch(self)
 
     def purge(self) -> Asked[int]:
-        """See `LiveQueue.purge`."""
+        """Drop all ready messages; return how many there were."""
         self.deliver_due()
         count = self.backlog.clear(self.mirror.removed if self.mirror is not None else None)
         self._loaded()
         return at_once(count)
 
     def unreadable(self, reason: str) -> None:
-        """See `StorageOwner.unreadable`."""
+        """Report messages that the disk cannot read to the broker."""
         self._host.unreadable(self, reason)
 
-    # --- what is dropped ---
+    # --- drops ---
 
     def _drop_excess(self, now: float) -> None:
-        """Drop from the head what is over the limits, one after the other (§5.4); only with drop-head."""
+        """Drop messages above the limits from the head, one after the other (§5.4); only with drop-head."""
         backlog, max_length = self.backlog, self.settings.max_length
         while self._is_over_limit:
             if not backlog.at_hand:
                 backlog.refill()
             if not backlog.at_hand:
-                return  # it is on its way from disk: `_loaded` goes on
+                return  # the head is on its way from disk: `_loaded` will continue
             excess = backlog.count - max_length if max_length is not None else 1
             self._host.dead_letter(self, backlog.take(max(excess, 1)), MAXLEN, now)
 
@@ -450,7 +450,7 @@ class Queue:
             return
         if self._head_timer is not None:
             if self._head_timer.when <= expiry:
-                return  # it will look again when it goes off
+                return  # the timer will set the next one when it goes off
             self._head_timer.cancel()
         self._head_timer = self._host.timers.at(expiry, self._head_expired)
 
@@ -461,17 +461,17 @@ class Queue:
     # --- consumers and use ---
 
     def add_consumer(self, consumer: Consumer, now: float) -> None:
-        """A consumer joins."""
+        """Add a consumer."""
         self.consumers.add(consumer)
         self._had_consumer = True
         self.used(now)
         self._host.touch(self)
 
     def subscribe(self, consumer: Consumer) -> Asked[None]:
-        """See `LiveQueue.subscribe`.
+        """Add a consumer.
 
-        Raises: ProtocolError 403 for what would not leave an exclusive consumer alone, or make one where only one
-        is active; not of a quorum queue, where the flag means nothing.
+        Raises: ProtocolError 403 if an exclusive consumer would not be the only one, or would join a queue with a
+        single active consumer; not for a quorum queue, where the flag means nothing.
         """
         consumers = self.consumers
         is_taken = consumers.exclusive or (consumer.exclusive and (len(consumers) or consumers.single_active))
@@ -483,15 +483,15 @@ class Queue:
         return at_once(None)
 
     def resume(self, consumer: Consumer) -> None:
-        """See `LiveQueue.resume`."""
+        """Serve a consumer again that was blocked."""
         self.consumers.rejoin(consumer)
         self._host.touch_last(self)
 
     def limit_changed(self, consumer: Consumer) -> None:
-        """See `LiveQueue.limit_changed`: the queue asks for each delivery anyway."""
+        """Do nothing: the queue asks the channel for its limit at each delivery."""
 
     def unsubscribe(self, consumer: Consumer, now: float) -> None:
-        """A consumer leaves; an auto-delete queue goes with its last one (§3.12)."""
+        """Remove a consumer; an auto-delete queue is deleted with its last one (§3.12)."""
         self.consumers.remove(consumer)
         self._host.touch(self)
         if self.consumers.all:
@@ -501,18 +501,18 @@ class Queue:
             self._host.queue_unused(self, now)
 
     def heard(self) -> Asked[None]:
-        """See `LiveQueue.heard`."""
+        """Deliver what consumers can take; a queue here has carried out all earlier operations."""
         self.deliver_due()
         return at_once(None)
 
     def counts(self) -> Asked[Counts]:
-        """See `LiveQueue.counts`."""
+        """Return the numbers of ready messages and consumers; this counts as a use (§5.3)."""
         self.deliver_due()
         self.used(self._host.now)
         return at_once(Counts(self.backlog.count, len(self.consumers)))
 
     def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
-        """See `LiveQueue.delete`."""
+        """Delete the queue; return how many ready messages it had. Raises: ProtocolError 406 (§3.11)."""
         self.deliver_due()
         where = resource("queue", self.record.name, self.record.vhost)
         if if_empty and self.backlog.count:
@@ -525,7 +525,7 @@ class Queue:
         return self.count_at_deletion
 
     def used(self, now: float) -> None:
-        """Somebody used the queue: its time without use begins anew (§5.3)."""
+        """Note a use of the queue: its time without use begins anew (§5.3)."""
         if self._unused_timer is not None:
             self._unused_timer.cancel()
             self._unused_timer = None
@@ -555,7 +555,7 @@ class Queue:
         copy.fill(self.backlog, filled)
 
     def take_leave(self) -> Belongings:
-        """See `LiveQueue.take_leave`."""
+        """Hand over the consumers and questions of this node's clients to the next live queue."""
         awaited, self._heads_awaited = self._heads_awaited, []
         return Belongings(
             next_number=self._next_publish,
@@ -564,12 +564,12 @@ class Queue:
         )
 
     def take_over(self, belongings: Belongings) -> None:
-        """See `LiveQueue.take_over`."""
+        """Take the publishes, consumers and questions of the live queue before this one."""
         self._next_publish = belongings.next_number
         self._host.take_over(self, belongings)
 
     def retire(self) -> None:
-        """It has left, and its messages with it: what clients still say of them is accepted and ignored (§9.4)."""
+        """End the queue, whose messages have moved: later settlements by clients are accepted and ignored (§9.4)."""
         self.is_deleted = True
         self.mirror = None
         self._stop_timers()
@@ -581,7 +581,7 @@ class Queue:
                 timer.cancel()
 
     def close(self) -> None:
-        """The queue was deleted: drop everything, dead-letter nothing (§3.11), cancel the consumers."""
+        """End the queue, which was deleted: drop all messages, dead-letter none (§3.11), and cancel the consumers."""
         self.is_deleted = True
         self.count_at_deletion = self.backlog.count
         self.backlog.abandon()

@@ -21,7 +21,7 @@ from node.queue.run import Absent, Run, bytes_of
 from node.queue.storage import Page, QueueStorage
 
 UNSETTLED_EVERY_S: Final = 0.1
-"""The age in seconds at which a list of what clients have is made anew: all channels are asked for it."""
+"""The age in seconds at which the list of clients' messages is made anew: all channels are asked for it."""
 
 UNSETTLED_RUN_S: Final = 0.00005
 """The seconds that are added to this for each run in the list, ten times what it takes to make."""
@@ -251,7 +251,7 @@ class _Read:
             return
 
         def loaded(found: list[Run | None]) -> None:
-            # What it takes is known now.
+            # The sizes are known now.
             loaded_runs = (run for run in found if run is not None)
             chosen, end = _chosen([*here, *loaded_runs], self._max_bytes, upto)
             self._done(Found([run for run in chosen if isinstance(run, Run)], end))

@@ -1,6 +1,6 @@
 """Runs: messages that travel together.
 
-What one socket read brought for one queue is a *run*: contents in order, numbered by the queue, sharing
+The messages of one socket read for one queue are a *run*: contents in order, numbered by the queue, sharing
 everything else. Nothing in the broker exists per message except its bytes, so moving, delivering and settling
 messages cost per run. A run is cut by slicing when its messages' ways part.
 """
@@ -12,19 +12,19 @@ from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
 
 NEVER: Final = float("inf")
-"""The expiry of what doesn't expire."""
+"""The expiry of messages that do not expire."""
 
 
 class Envelope:
-    """What the publishes of one route have in common. Made once, shared by reference, never changed.
+    """The values that all publishes of one route have in common. It is made once, shared by reference, and never
+    changed.
 
-    exchange, routing_key: as published, whatever way the message took since.
+    exchange, routing_key: as published, even after dead-lettering.
     address: the two as the shortstrs that `basic.deliver` and `basic.get-ok` end with.
-    channel, frame_max_bytes: the channel number in the contents' frames, and what one of their frames may be
-        at most (0: no limit).
+    channel, frame_max_bytes: the channel number in the contents' frames, and the largest size of one of these frames
+        (0: no limit).
     expiration_ms: the message's own time to live.
-    cc, bcc: further routing keys from the headers; BCC is no longer in the content but counts in
-        dead-lettering.
+    cc, bcc: further routing keys from the headers; BCC is no longer in the content but counts in dead-lettering.
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Run:
         return len(self.contents)
 
     def __getitem__(self, part: slice) -> "Run":
-        """The messages at some indexes, as a run of its own."""
+        """Return the messages at some indexes, as a run of its own."""
         seqs = self.seqs[part]
         store_id = self.store_id + seqs.start - self.seqs.start if self.store_id else 0
         return Run(
@@ -148,22 +148,22 @@ class Run:
 
     @property
     def body_bytes(self) -> int:
-        """Bytes of all bodies."""
+        """The number of bytes of all bodies."""
         return bytes_of(self.contents, self.size)
 
     def pieces(self) -> "list[Run]":
-        """The run as runs with consecutive numbers."""
+        """Return the run as runs with consecutive numbers."""
         if self.seqs.step == 1 or len(self) == 1:
             return [self]
         return self.singles()
 
     def singles(self) -> "list[Run]":
-        """The run as runs of one message."""
+        """Return the run as runs of one message."""
         return [self[index : index + 1] for index in range(len(self))]
 
 
 class Place(NamedTuple):
-    """Where embedded contents stand: in a record of a segment, behind so many others that it holds.
+    """The place of embedded contents: a record of a segment, and how many of its contents come before them.
 
     offset, length: of the whole record in the segment's file, in bytes.
     """
@@ -207,7 +207,7 @@ class Absent:
         return len(self.seqs)
 
     def __getitem__(self, part: slice) -> "Absent":
-        """Consecutive messages of one body size, as an absent run of their own."""
+        """Return consecutive messages of one body size, as an absent run of their own."""
         assert self.size != MIXED_SIZES, "what stands in the message store has one size"
         seqs = self.seqs[part]
         skipped = seqs.start - self.seqs.start
@@ -225,7 +225,7 @@ class Absent:
 
 
 def bytes_of(contents: Sequence[bytes], size: int) -> int:
-    """Bytes of the bodies of `contents`, where `size` is as in `Run`."""
+    """Return the number of bytes of the bodies of `contents`, where `size` is as in `Run`."""
     if size != MIXED_SIZES:
         return size * len(contents)
     return sum(map(body_size, contents))

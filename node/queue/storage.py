@@ -1,8 +1,8 @@
-"""What the broker asks of whoever keeps messages on disk, and the answer of a node without a disk.
+"""The protocols by which a broker uses its disk of messages, and a stand-in for a node without a disk.
 
 Persistent messages in durable queues are *kept*: written to a journal, and safe once that is synced. Any message
 may be *paged out*: its contents, then all that is known of it, live on disk only. Messages that are known on
-disk for either reason are *indexed*; when one is done with, the storage must be told to *forget* it.
+disk for either reason are *indexed*; when one is settled, the storage must be told to *forget* it.
 
     publish ─► keep ───────────────► batch ─► synced ─► waiters settled: confirms, tx.commit-ok
     memory is short ─► page_out ─► delta      scan ─► Absent ─► load ─► Run
@@ -26,7 +26,7 @@ NO_STORE_ID: Final = 0
 class Page:
     """Messages of one priority in one segment, known by their number only (delta).
 
-    first_seq, last_seq: none of them is outside; not every number between them need be among them.
+    first_seq, last_seq: bounds of their numbers; not every number between them need be among them.
     """
 
     segment: int
@@ -38,11 +38,11 @@ class Page:
 
     @property
     def numbers(self) -> range:
-        """From first to last."""
+        """The range from the first to the last number."""
         return range(self.first_seq, self.last_seq + 1)
 
     def joined(self, other: "Page") -> "Page":
-        """Both, as parts of one segment."""
+        """Return both pages, which are parts of one segment, as one."""
         return Page(
             self.segment,
             self.priority,
@@ -54,18 +54,18 @@ class Page:
 
 
 class Waiter(Protocol):
-    """Who waits until what was kept is safe."""
+    """An object that waits until messages are safe."""
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """What was kept before these numbers were registered is synced; is_safe False: it never will be."""
+        """Note that messages kept before these numbers were registered are safe; is_safe False: they never will be."""
 
 
 class StorageOwner(Protocol):
-    """Who has the messages that a `QueueStorage` keeps."""
+    """The owner of the messages that a `QueueStorage` keeps."""
 
     def unreadable(self, reason: str) -> None:
-        """The disk could not read more of them, which are among `QueueStorage.unreadable` now. Nothing is to be asked
-        of the storage before this returns.
+        """Note that the disk could not read some messages, which are among `QueueStorage.unreadable` now. The storage
+        may not be asked for anything before this returns.
         """
 
 
@@ -73,53 +73,53 @@ class QueueStorage(Protocol):
     """The disk side of one queue. Sequence numbers are the queue's, and rise."""
 
     can_page: bool
-    """Whether `page_out` may be called: there is a disk."""
+    """True if `page_out` may be called: there is a disk."""
 
     disk_reads: int
     disk_writes: int
-    """Messages that came from the disk and that went there, since the node's start."""
+    """The numbers of messages that were read from the disk and written to it, since the node's start."""
 
     segment_entries: int
-    """How many consecutive numbers share a segment: number n is in segment n // segment_entries."""
+    """The count of consecutive numbers that share a segment: number n is in segment n // segment_entries."""
 
     unreadable: NumberSet | None
-    """Messages that the disk could not read and nobody has given up: not to be changed. A scan doesn't find them."""
+    """The messages that the disk could not read and that are not given up. Read-only. A scan does not find them."""
 
     def belong_to(self, owner: StorageOwner) -> None:
-        """Say whose messages they are from now on; he is told of what is unreadable already."""
+        """Set the owner of the messages, and tell it which of them are unreadable already."""
 
     def lose(self, seqs: Iterable[range]) -> None:
-        """These of the unreadable messages are given up, the others need not be read: nothing is unreadable then."""
+        """Give up these unreadable messages. The others need not be read, so none counts as unreadable after this."""
 
     @property
     def alive(self) -> list[range]:
         """The numbers of all messages that are in segments and not forgotten, and maybe of more that are indexed."""
 
     def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
-        """Persistent messages came into a durable queue, with numbers from `first_seq` on: they go with the next batch.
+        """Write persistent messages of a durable queue with the next batch. Their numbers begin with `first_seq`.
 
         expiry: as in `Run`. This queue's references to contents in the message store begin here.
         """
 
     def forget(self, seqs: range, store_id: int) -> None:
-        """Indexed messages are done with (acknowledged, expired, dropped).   seqs: of any step.
+        """Forget indexed messages that were acknowledged, have expired or were dropped.   seqs: of any step.
 
         store_id: of the first one; where seqs has a step, the ids have it too.
         """
 
     def page_out(self, runs: Sequence[Run | Absent]) -> None:
-        """See to it that all of these messages are in segments, so that the caller may let go of them.
+        """Put all of these messages into segments, so that the caller may drop them from memory.
 
-        Those that are not indexed yet (`is_indexed` False) become so, without being safe. The runs come in order
-        of numbers, below all others of this queue that are not indexed and will ever be paged out after them, or
-        above: callers page from both ends of what is in memory.
+        Those that are not indexed yet (`is_indexed` False) become indexed, but not safe. The runs are in order of
+        numbers. They are below all messages that are not indexed and are paged out later, or above: callers page from
+        both ends of the messages in memory.
         """
 
     def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
-        """Find the messages of a segment from first to last that are not forgotten, in order; `done` comes later.
-        Once a write has failed it does not come if something is missing, as that may never have been written.
+        """Find the messages of a segment from first to last that are not forgotten, in order; `done` is called later.
 
-        What waits for its checkpoint is not in the segment yet: page_out what is to be found there.
+        After a failed write `done` is not called if something is missing, as it may never have been written. Messages
+        that wait for a checkpoint are not in the segment yet: `page_out` puts them there.
         """
 
     def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
@@ -129,59 +129,60 @@ class QueueStorage(Protocol):
         """Forget every message from first to last that is in a segment."""
 
     def delivered(self, seqs: range, count: int) -> None:
-        """Indexed messages that came back from clients so often: to be told apart after a clean stop."""
+        """Note how often indexed messages came back from clients, to be known after a clean stop."""
 
     def drop(self) -> None:
-        """The queue was deleted: forget everything, remove its files."""
+        """Forget everything, and remove the files: the queue was deleted."""
 
 
 class Storage(Protocol):
     """The disk side of a node."""
 
     epoch_s: float
-    """Added to the broker's clock it gives the time of day; kept up to date by the broker."""
+    """The difference between the time of day and the broker's clock, which the broker keeps up to date."""
 
     embed_max_bytes: int
     """Contents of at least this size go to the message store."""
 
     has_work: bool
-    """Whether `turn` has something to do."""
+    """True if `turn` has something to do."""
 
     @property
     def counters(self) -> DiskCounters:
-        """What was read and written since the node's start."""
+        """The counts of reads and writes since the node's start."""
 
     @property
     def scrubbing(self) -> ScrubCounters:
-        """How far the look for what has rotted is."""
+        """The progress of the scrubber, which looks for damage."""
 
     def damaged_files(self) -> list[str]:
-        """Paths of files with damage that costs somebody something. Costs a little for each file of a message store."""
+        """Return the paths of files with damage that costs messages. This looks at each file of a message store."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much waits to be written that publishers should hold on."""
+        """True if so much waits to be written that publishers should hold on."""
 
     def open(self, record: QueueRecord) -> QueueStorage:
-        """The disk side of a queue that was declared."""
+        """Return the disk side of a queue that was declared."""
 
     def place(self, contents: list[bytes], *, persistent: bool) -> int:
-        """Give large contents numbers in the message store; the first one, the others follow.
+        """Give large contents numbers in the message store; return the first one, which the others follow.
 
-        persistent: they are written with the next batch, once, whatever queues keep them; else only when the
-            first queue pages them out.
+        persistent: they are written with the next batch, once, whatever queues keep them; else only when the first
+            queue pages them out.
         """
 
     def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
         """Have the waiter settled when all that was kept until now is safe."""
 
     def turn(self, now: float) -> None:
-        """The end of a turn of the loop: hand over to the disk what is due."""
+        """End a turn of the loop: hand over to the disk what is due."""
 
 
 class MemoryStorage:
-    """A storage that keeps nothing, and the disk side of its queues: for a broker without a disk. What is kept
-    is safe at once.
+    """A storage that keeps nothing, and the disk side of its queues: for a broker without a disk.
+
+    All messages count as safe at once.
     """
 
     epoch_s = 0.0
@@ -198,58 +199,58 @@ class MemoryStorage:
         self.scrubbing = ScrubCounters()
 
     def damaged_files(self) -> list[str]:
-        """See `Storage.damaged_files`."""
+        """Return no paths: there are no files."""
         return []
 
     def belong_to(self, owner: StorageOwner) -> None:
-        """See `QueueStorage.belong_to`."""
+        """Do nothing: no message is ever unreadable."""
 
     def lose(self, seqs: Iterable[range]) -> None:
-        """See `QueueStorage.lose`."""
+        """Do nothing: no message is ever unreadable."""
 
     def open(self, record: QueueRecord) -> QueueStorage:
-        """See `Storage.open`."""
+        """Return the storage itself, which serves all queues."""
         return self
 
     @property
     def alive(self) -> list[range]:
-        """See `QueueStorage.alive`."""
+        """The numbers of messages in segments: none."""
         return []
 
     def place(self, contents: list[bytes], *, persistent: bool) -> int:
-        """See `Storage.place`."""
+        """Return that the contents are not in a message store."""
         return NO_STORE_ID
 
     def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
-        """See `Storage.await_safety`."""
+        """Settle the waiter at once."""
         waiter.settle(first, last, is_safe=True)
 
     def turn(self, now: float) -> None:
-        """See `Storage.turn`."""
+        """Do nothing: nothing is to be written."""
 
     def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
-        """See `QueueStorage.keep`."""
+        """Do nothing: the queue has the messages in memory."""
 
     def forget(self, seqs: range, store_id: int) -> None:
-        """See `QueueStorage.forget`."""
+        """Do nothing: no message is on disk."""
 
     def page_out(self, runs: Sequence[Run | Absent]) -> None:
-        """See `QueueStorage.page_out`: memory is all there is."""
+        """Fail: there is no disk to page out to."""
         raise AssertionError("nothing pages out without a disk")
 
     def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
-        """See `QueueStorage.scan`."""
+        """Find no messages."""
         done([])
 
     def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
-        """See `QueueStorage.load`."""
+        """Find no contents."""
         done([None] * len(absent))
 
     def clear(self, first_seq: int, last_seq: int) -> None:
-        """See `QueueStorage.clear`."""
+        """Do nothing: no message is on disk."""
 
     def delivered(self, seqs: range, count: int) -> None:
-        """See `QueueStorage.delivered`."""
+        """Do nothing: no message survives a stop."""
 
     def drop(self) -> None:
-        """See `QueueStorage.drop`."""
+        """Do nothing: there are no files."""

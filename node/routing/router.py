@@ -40,7 +40,7 @@ class _RoutedExchange:
         """The exchanges that bindings lead to, with the number of those bindings."""
 
     def successors(self) -> Iterator[str]:
-        """Yield the exchanges to which a message may go on from here."""
+        """Yield the exchanges to which this one may pass a message on."""
         yield from self.targets
         if self.alternate is not None:
             yield self.alternate

@@ -1,12 +1,12 @@
-"""What clients' connections may take of one turn of the loop, by the clock: what a message costs depends on bindings,
-headers and limits that other clients chose, and no estimate holds against all of them.
+"""The shares that clients' connections have of one turn of the loop. They are measured by the clock, as the cost of a
+message depends on bindings, headers and limits that other clients chose, and no estimate holds against all of them.
 
     take bytes ─► a message ─► share over? ─ yes ─► in line ─► a turn with room ─► take the rest
                      ▲             └ no ─┐
                      └────────────────────┘
 
-A share is looked at between messages, so it is exceeded by one message at most. While there is a line, or when a turn
-is full, what comes in for those who were stopped the last time waits in it, too.
+A share is checked between messages, so it is exceeded by one message at most. While connections wait in line, or when
+the turn is full, new bytes for a connection that was stopped the last time wait in line, too.
 """
 
 from collections import deque
@@ -16,20 +16,20 @@ from typing import Final
 from node.amqp.reader import FrameReader
 
 SHARE_S: Final = 0.002
-"""How long one connection works at once on what its client sent."""
+"""The longest time in seconds for which one connection works at once on its client's bytes."""
 
 TURN_S: Final = 0.010
-"""How long connections that were stopped work in one turn, all together; one of them always goes on."""
+"""The longest time in seconds for which all stopped connections together work in one turn; one of them always works."""
 
 
 def _call_nobody() -> None:
-    """There is no connection any more."""
+    """Do nothing: the connection is gone."""
 
 
 class Turn:
     """The present turn.
 
-    clock: seconds, monotonic.   wake: called when somebody gets in line.
+    clock: seconds, monotonic.   wake: called when the first connection gets in line.
     """
 
     def __init__(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
@@ -41,37 +41,37 @@ class Turn:
 
     @property
     def has_work(self) -> bool:
-        """Whether somebody waits for a turn."""
+        """True if a connection waits in line."""
         return bool(self._line)
 
     @property
     def is_full(self) -> bool:
-        """Whether connections have worked for long enough in this turn."""
+        """True if connections have worked for long enough in this turn."""
         return self.taken_s >= TURN_S
 
     def line_up(self, share: "Share") -> None:
-        """Wait for another turn, behind all that wait already."""
+        """Have a connection wait for another turn, behind all that wait already."""
         if not self._line:
             self._wake()
         self._line.append(share)
 
     def let_go_on(self) -> None:
-        """Those in line work on, who has waited longest first."""
+        """Let the connections in line work, the one that has waited longest first, until the turn is full."""
         for _ in range(len(self._line)):
             self._line.popleft().go_on()
             if self.is_full:
                 break
 
     def end(self) -> None:
-        """The next turn begins."""
+        """End this turn and begin the next one."""
         self.number += 1
         self.taken_s = 0.0
 
 
 class Share:
-    """What one connection takes of a turn.
+    """The part of a turn that one connection has.
 
-    ends_at: the time after which it has to stop.   is_over: it has stopped and waits in line.
+    ends_at: the time at which it has to stop.   is_over: it has stopped and waits in line.
     """
 
     __slots__ = (
@@ -93,12 +93,12 @@ class Share:
         self._number = -1
         self._left_s = SHARE_S
         self._began_at = 0.0
-        self._is_heavy = False  # it was stopped the last time that something came in
+        self._is_heavy = False  # True if the share was over the last time that bytes came in
         self.ends_at = 0.0
         self.is_over = False
 
     def begin(self) -> None:
-        """The connection is about to work: begins the time."""
+        """Begin to measure the time: the connection is about to work."""
         turn = self._turn
         if self._number != turn.number:
             self._number = turn.number
@@ -107,7 +107,9 @@ class Share:
         self.ends_at = now + self._left_s
 
     def end(self, *, came_in: bool) -> None:
-        """It has worked off what there was, or was stopped.   came_in: it worked on what had just come in."""
+        """Stop measuring: the connection has worked off its bytes, or was stopped.   came_in: the bytes had just come
+        in.
+        """
         taken_s = self._turn.clock() - self._began_at
         self._turn.taken_s += taken_s
         self._left_s -= taken_s
@@ -116,7 +118,7 @@ class Share:
 
     @property
     def has_to_wait(self) -> bool:
-        """Whether new bytes of the client wait for another turn, as this one is full or others wait already."""
+        """True if new bytes of the client wait for another turn, as this one is full or other connections wait."""
         return self._is_heavy and (self._turn.is_full or self._turn.has_work)
 
     def stop(self) -> None:
@@ -127,11 +129,11 @@ class Share:
             self._turn.line_up(self)
 
     def close(self) -> None:
-        """The connection is gone: it is not called any more, not even if it still waits in line."""
+        """Forget the connection, which is gone: it is not called any more, even if it still waits in line."""
         self._read_on = _call_nobody
 
     def go_on(self) -> None:
-        """The line has come to this connection."""
+        """Let the connection work: it is the first in line."""
         self.is_over = False
         self._number = -1
         self._read_on()

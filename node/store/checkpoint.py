@@ -2,11 +2,11 @@
 
     flush (4 MiB a job) ─► sync (16 files a job) ─► remove the journal files, the oldest first
 
-Batches go in between, so that no waiter for a batch has to wait for a checkpoint. It may be cut short anywhere:
-the journal files are still there, and replaying them over what segments know changes nothing.
+Batches go in between, so that no waiter for a batch has to wait for a checkpoint. A crash may interrupt it anywhere:
+the journal files are still there, and replaying them over the segments changes nothing.
 
-Segments must not know what the journal doesn't: a message that moved would be gone from one queue and not yet
-be in the other. So nothing is flushed while anything gathers for a batch.
+Segments must not have operations that the journal lacks: a message that moved would be gone from one queue and not yet
+be in the other. So nothing is flushed while operations gather for a batch.
 Source: docs/internals/disk.md, "From a queue to the disk".
 """
 

@@ -1,7 +1,7 @@
 """The check whether a store that starts has all that was safe in it.
 
-Bytes that are damaged show by themselves; that the end of a file is missing, or a whole one, shows by what `synced.log`
-says. What was never synced may be gone after a crash, and is no loss.
+Damaged bytes are found by their checksums. A missing end of a file, or a missing file, is found by comparing with
+`synced.log`. Bytes that were never synced may be gone after a crash, which is no loss.
 """
 
 from collections.abc import Iterable, Mapping
@@ -123,7 +123,7 @@ class Completeness:
     def steps(self, sizes: Mapping[str, Mapping[int, int]]) -> list[Step]:
         """Return steps that write down, after a recovery, what is safe and what is lost.
 
-        The next start cannot see the losses by itself.
+        The next start could not see the losses.
         sizes: of the segments of each queue, in bytes.
         """
         parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The disk as the store sees it: jobs of steps, and the interface of what executes them.
+"""The disk as the store sees it: jobs of steps, and the interface of their executor.
 
 A *job* is a list of steps. Jobs are executed strictly in order, one step after the other, by a thread of their
 own (`node.io.disk`) or by a simulation that can crash. The store never touches a file itself.
@@ -30,7 +30,7 @@ class Append:
     """Write the parts at the end of a file; its directory must be there. Fails with EIO if the file has been removed.
 
     When the disk is full, no part of them remains in the file.
-    creates: the file is created if there is none. Else who writes knows that it is there, with what was written before.
+    creates: the file is created if there is none. Else the caller knows that it exists, with all earlier bytes.
     """
 
     path: str

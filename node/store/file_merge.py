@@ -81,7 +81,7 @@ class FileMerge:
             self._done(None)
 
     def _read_apart(self, reads: Sequence[Read], parts: list[bytes]) -> None:
-        """Repeat the reads of a failed job one by one, to find the file at fault; if none fails any more, go on.
+        """Repeat the reads of a failed job one by one, to find the file at fault; if none fails any more, continue.
 
         parts: the results so far.
         """
@@ -117,7 +117,7 @@ class FileMerge:
     def _plan(self) -> Iterator[list[Read]]:
         """Yield the reads of one job after the other.
 
-        Each job is planned when its turn comes: contents without references by then are not copied.
+        Each job is planned when its turn comes: contents that have lost their references are not copied.
         """
         reads: list[Read] = []
         room_bytes, records = _JOB_MAX_BYTES, 0

@@ -1,4 +1,4 @@
-"""Inspection of a store without changing it: what a start would find.
+"""Inspection of a store without changing it: it tells what a start would find.
 
 The figures come from a recovery on a disk that takes no writes, so they are what the next start will say.
 """

@@ -128,7 +128,7 @@ class Journal:
         return self._size_bytes >= self._file_bytes or self._operations_in_file >= operations_max
 
     def rotate(self) -> None:
-        """Begin a new file for what was not taken yet."""
+        """Begin a new file for operations that no batch has taken yet."""
         self.older.append(self._number)
         self.sizes[self._number] = self._size_bytes
         self._number += 1

@@ -50,8 +50,8 @@ class Load:
         self._absents = list(absents)
         self._done = done
         self._runs: list[Run | None] = [None] * len(self._absents)
-        self._is_short = False  # something was not found
-        self._waiting = 0  # parts that are tried by themselves
+        self._is_short = False  # True if some content was not found
+        self._waiting = 0  # the number of parts that are read one by one
 
     def start(self) -> None:
         """Submit the reads."""

@@ -316,7 +316,7 @@ class MessageStore:
         if not files:
             return
         paths = [file.path for file in files]
-        self._unsynced.difference_update(paths)  # when its turn came, there would be nothing to sync
+        self._unsynced.difference_update(paths)  # the sync would find no file when its turn comes
         if self._is_synced:
             # Not before the operations are safe by which the last references were dropped: maybe it is one of
             # those that moves the message elsewhere. A job that only removes passes one that finds no room; one
@@ -356,8 +356,8 @@ class MessageStore:
         elif file is not None:
             self._merged_away.append(file)
         self._merge = None
-        # What lost its last reference since the last `collect` is not in the new file, and its operation is
-        # perhaps not submitted. If so, the next `collect` goes on.
+        # Contents that lost their last reference since the last `collect` are not in the new file, and the operation
+        # may not be submitted yet. Then the next `collect` continues.
         if not self._had_drops:
             self._remove_merged_away()
             self._merge_if_due()

@@ -93,7 +93,7 @@ class MetadataLog:
         """The size of the file after its last compaction; an estimate at first."""
         self._gathered: list[bytes] = []
         self._waiting: list[OnSafe] = []
-        """The callbacks that wait for what has gathered."""
+        """The callbacks that wait for the gathered commands."""
         self._jobs = 0
         """The number of jobs on their way with callbacks that wait."""
         self._compaction: _Compaction | None = None
@@ -148,7 +148,7 @@ class MetadataLog:
         self._is_broken = self._is_broken or not is_safe
         for on_safe in waiting:
             on_safe(is_safe)
-        # Only now, so that what is appended in answer to all of these shares one job.
+        # Only now, so that commands that the callbacks append share one job.
         self._jobs -= 1
         if not self._jobs:
             self.flush()
@@ -193,7 +193,7 @@ class MetadataLog:
         if PATH not in names:
             self._disk.run([Append(PATH, [METADATA_HEADER]), Sync(PATH), SyncDir("")])
             return False
-        # Synced, as what was written before kill -9 may not be, and from now on it is taken for safe.
+        # The file is synced, as writes before a kill -9 may not be, and from now on they count as safe.
         data = bytes(self._disk.run([Sync(PATH), SyncDir(""), Read(PATH, 0, TO_THE_END)])[0])
         file = _File(data, report)
         if file.is_damaged and not file.command_count:
@@ -201,7 +201,7 @@ class MetadataLog:
             raise MetadataUnreadable(f"{PATH}: nothing of it can be read: restore it from a backup")
         if file.is_damaged:
             self._set_aside(data)
-        # By way of a snapshot, so that nothing comes to life that was deleted long ago.
+        # A snapshot is used, so that objects deleted long ago do not come back for a moment.
         live_count = 0
         for command in snapshot(file.catalogue):
             submit(command, _assert_built)

@@ -1,4 +1,4 @@
-"""The disk side of one queue: what of its messages is on disk, and where.
+"""The disk side of one queue: which of its messages are on disk, and where.
 
     keep ─► Unflushed ─► flush, page_out ─► outbox ─► take_steps ─► segments ─► scan, load
                   └────► take_operations ─► journal
@@ -14,7 +14,7 @@ Files that are no longer needed leave by a way of their own, `take_removals`: th
 what was gathered until then, because the last trace of a message may be an operation that is not submitted yet (the
 copy that a dead letter became).
 
-**What is forgotten** is marked in memory at once. The file is told at the next checkpoint; a segment in which
+**Forgotten messages** are marked in memory at once. The file is told at the next checkpoint; a segment in which
 nothing is left alive is removed as a file, unless it is written to again before.
 Source: amqp-behaviour §7.4; docs/internals/disk.md, "Operations" and "From a queue to the disk".
 """
@@ -47,14 +47,14 @@ _REMOVALS: Final = 4
 """Kinds of work that the host is told of."""
 
 _REMOVED_RANGE_BYTES: Final = 8
-"""What a range of removed numbers takes in the journal, about."""
+"""The bytes that a range of removed numbers takes in the journal, about."""
 
 
 class QueueIndex:
     """The index of a queue, see `QueueStorage`.
 
     uid: the queue's.   is_durable: messages are kept, and files synced, for durable queues only.
-    is_dropped: the queue was deleted. When `take_removals` has given something then, the index is done with.
+    is_dropped: the queue was deleted. Once `take_removals` has given its last steps the index is not used any more.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class QueueIndex:
         self._removed: list[range] = []  # for the journal; of any step
         self._delivered: list[Delivered] = []  # for the journal
         self._unwritten: dict[int, list[Delivered]] = {}  # for the segments, by number
-        self._behind: set[int] = set()  # segments whose files don't say yet what is gone
+        self._behind: set[int] = set()  # segments whose files lack the latest removals
         self._dead: set[int] = set()  # segments with nothing alive, when last looked at
         self._releases: Releases | None = None  # of cleared messages whose contents may be stored
         self._is_removed = False  # the directory, after a drop
@@ -115,17 +115,17 @@ class QueueIndex:
 
     @property
     def unflushed_count(self) -> int:
-        """Kept messages that are not in segments yet."""
+        """The number of kept messages that are not in segments yet."""
         return self.unflushed.count
 
     @property
     def flushed_count(self) -> int:
-        """Messages in segments. Costs a little for each segment."""
+        """The number of messages in segments. Costs a little for each segment."""
         return sum(segment.live for segment in self.segments.values())
 
     @property
     def segment_count(self) -> int:
-        """Segment files."""
+        """The number of segment files."""
         return len(self.segments)
 
     @property
@@ -136,23 +136,23 @@ class QueueIndex:
 
     @property
     def fresh_bytes(self) -> int:
-        """What `take_operations` would give, in bytes of the journal, about."""
+        """The bytes that the result of `take_operations` would take in the journal, about."""
         return self.unflushed.fresh_bytes + len(self._removed) * _REMOVED_RANGE_BYTES
 
     @property
     def kept_to(self) -> int:
-        """Above the numbers of all that was kept since the node's start."""
+        """A number above those of all messages that were kept since the node's start."""
         return self.unflushed.next_seq
 
     @property
     def needs_flush(self) -> bool:
-        """Whether a checkpoint has something to do here."""
+        """True if a checkpoint has something to do here."""
         return bool(self.unflushed.count or self._behind or self._unwritten)
 
     # --- messages come ---
 
     def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
-        """See `QueueStorage.keep`."""
+        """Keep persistent messages with numbers from `first_seq` on: they go to the journal with the next batch."""
         assert self.is_durable, "only durable queues keep messages"
         if self.is_dropped:
             return
@@ -164,9 +164,9 @@ class QueueIndex:
         self._tell(_OPERATIONS)
 
     def page_out(self, runs: Sequence[Run | Absent]) -> None:
-        """See `QueueStorage.page_out`. The runs may come in any order.
+        """Put messages into segments. The runs may come in any order.
 
-        A run that was not indexed is left as it is, not indexed: it is to be let go of.
+        A run that was not indexed keeps its mark, as the caller drops it.
         """
         if self.is_dropped:
             return
@@ -175,7 +175,7 @@ class QueueIndex:
             if isinstance(run, Run) and not run.is_indexed:
                 self._write_run(run)
             else:
-                # If it was kept it may wait in `_unflushed`; whatever else is indexed is in a segment.
+                # A kept message may still be in `unflushed`; other indexed messages are in segments.
                 upto_seq = max(upto_seq, run.seqs[-1] + 1)
         self._flush_entries(NO_LIMIT, upto_seq)
 
@@ -205,7 +205,9 @@ class QueueIndex:
     # --- messages go ---
 
     def forget(self, seqs: range, store_id: int) -> None:
-        """See `QueueStorage.forget`. What is not known, or was forgotten before, changes nothing in segments."""
+        """Forget messages that left the queue. Unknown numbers, and those forgotten before, change nothing in
+        segments.
+        """
         if self.is_dropped:
             return
         if self.unreadable is not None:
@@ -223,7 +225,9 @@ class QueueIndex:
                     self._drop_refs(store_id + gone.start - seqs.start, gone)
 
     def clear(self, first_seq: int, last_seq: int) -> None:
-        """See `QueueStorage.clear`. References to stored contents are dropped by and by: they must be read."""
+        """Forget all messages from first to last in segments. References to stored contents are dropped later, as the
+        files must be read for them.
+        """
         if self.unreadable is not None:
             self._no_longer_missed(range(first_seq, last_seq + 1))
         low, high = first_seq // self.segment_entries, last_seq // self.segment_entries
@@ -236,7 +240,7 @@ class QueueIndex:
         self._release_next()
 
     def delivered(self, seqs: range, count: int) -> None:
-        """See `QueueStorage.delivered`."""
+        """Note how often messages came back from clients: for the journal, and for their segments."""
         if not self.is_durable or self.is_dropped:
             return
         ranges = tuple(joined(singles(seqs)))
@@ -247,7 +251,9 @@ class QueueIndex:
         self._tell(_OPERATIONS)
 
     def drop(self) -> None:
-        """See `QueueStorage.drop`. The directory goes with `take_removals`, when references were dropped."""
+        """Forget everything: the queue was deleted. `take_removals` removes the directory once references were
+        dropped.
+        """
         if self.is_dropped:
             return
         for entry in self.unflushed:
@@ -296,7 +302,7 @@ class QueueIndex:
         self._tell(_OPERATIONS)
 
     def _look_if_dead(self, segment: Segment) -> None:
-        # What could not be read must stay for the next start to set it aside.
+        # A file with unreadable parts must stay, so that the next start sets it aside.
         if not segment.live and not segment.is_damaged:
             self._dead.add(segment.number)
             self._tell(_REMOVALS)
@@ -310,7 +316,7 @@ class QueueIndex:
         for seq in seqs:
             store.drop_refs(first_id + seq - seqs.start, 1)
 
-    # --- contents of what was cleared ---
+    # --- contents of cleared messages ---
 
     def _release(self, number: int, wanted: Wanted) -> None:
         if self._releases is None:
@@ -322,7 +328,7 @@ class QueueIndex:
             self._releases.go_on(self)
 
     def released(self, number: int) -> None:
-        """A segment's file was read for what was cleared of it."""
+        """Note that the references of a segment's cleared messages were dropped, after its file was read."""
         if number in self._dead:
             self._tell(_REMOVALS)
         self._tell_if_unneeded()
@@ -338,7 +344,7 @@ class QueueIndex:
     # --- messages come back ---
 
     def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
-        """See `QueueStorage.scan`."""
+        """Find the messages of a segment from first to last that are not forgotten; `done` is called later."""
         known = self.segments.get(segment)
         if known is None or not known.wanted(first_seq, last_seq).count:
             self.host.disk.submit([], lambda _results: done([]), lambda _error: done([]))
@@ -347,13 +353,15 @@ class QueueIndex:
         Scan(self, known, range(first_seq, last_seq + 1), done).start()
 
     def finder(self, segment: int, wanted: Wanted) -> Callable[[bytes], Found]:
-        """What finds messages in the bytes of a segment's file, on the disk's thread."""
+        """Return a function that finds messages in the bytes of a segment's file, for the disk's thread."""
         delivered = tuple(self._unwritten.get(segment, ()))
         epoch_s = self.host.epoch_s()
         return partial(find, number=segment, wanted=wanted, delivered=delivered, epoch_s=epoch_s)
 
     def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
-        """See `QueueStorage.load`."""
+        """Fetch contents: a run for each absent run, in order, or None if the disk no longer has them; `done` is
+        called later.
+        """
         if self.is_dropped:
             self.host.disk.submit(
                 [], lambda _results: done([None] * len(absent)), lambda _error: done([None] * len(absent))
@@ -366,10 +374,10 @@ class QueueIndex:
         self.disk_reads += sum(map(len, absent))
         Load(self, absent, done).start()
 
-    # --- what can't be read ---
+    # --- unreadable messages ---
 
     def belong_to(self, owner: StorageOwner) -> None:
-        """See `QueueStorage.belong_to`."""
+        """Set the owner of the messages, and tell it if some are unreadable already."""
         self.owner = owner
         if self.unreadable is not None:
             owner.unreadable(UNREADABLE)
@@ -380,7 +388,7 @@ class QueueIndex:
             self.unreadable.discard(part)
 
     def alive_of(self, seqs: Iterable[range]) -> Iterator[range]:
-        """Those of some consecutive numbers that are not forgotten."""
+        """Yield those of some consecutive numbers that are not forgotten."""
         for each in seqs:
             for part, entry in self.unflushed.parts(each):
                 if entry is not None:
@@ -392,10 +400,10 @@ class QueueIndex:
                         yield from segment.wanted(inside.start, inside[-1]).ranges
 
     def lose(self, seqs: Iterable[range]) -> None:
-        """See `QueueStorage.lose`.
+        """Give up these unreadable messages.
 
-        It isn't written down that they are gone: should the journal still have them, or the disk give them back, the
-        next start finds them.
+        This is not written to disk: if the journal still has them, or the disk can read them again, the next start
+        finds them.
         """
         for each in list(self.alive_of(seqs)):
             for part, entry in self.unflushed.parts(each):
@@ -409,9 +417,9 @@ class QueueIndex:
     # --- for the store ---
 
     def take_operations(self) -> tuple[list[Enqueue], Remove | None, list[Delivered]]:
-        """What is new for the journal since the last call, in this order; to be encoded at once.
+        """Return the operations for the journal since the last call, in this order; to be encoded at once.
 
-        What was forgotten before it was ever given here is not among it.
+        Messages that were forgotten before this call are left out.
         """
         self._told &= ~_OPERATIONS
         entries = self.take_entries()
@@ -420,12 +428,12 @@ class QueueIndex:
         return entries, Remove(tuple(ranges)) if ranges else None, delivered
 
     def take_entries(self) -> list[Enqueue]:
-        """What is new for the journal of messages that came, as in `take_operations`; the rest waits for that."""
+        """Return only the enqueues of `take_operations`; the other operations stay for that."""
         epoch_s = self.host.epoch_s()
         return [operation for entry in self.unflushed.take_fresh() for operation in entry.operations(epoch_s)]
 
     def take_steps(self) -> list[Step]:
-        """What is to be appended to segments, joined by file; to be submitted at once."""
+        """Return the appends to segments, joined by file; to be submitted at once."""
         self._told &= ~_STEPS
         outbox, self._outbox = self._outbox, {}
         steps = appends(((self.path(number), parts) for number, parts in outbox.items()), SEGMENT_HEADER)
@@ -435,10 +443,9 @@ class QueueIndex:
         return steps
 
     def take_removals(self) -> list[Step]:
-        """Remove files that are no longer needed: nothing but Remove and RemoveTree steps.
+        """Return steps that remove unneeded files: nothing but Remove and RemoveTree.
 
-        To be submitted at once, after the journal's batch with all that `take_operations` has given and would
-        give, of any queue.
+        To be submitted at once, behind a batch of the journal with all operations of all queues up to now.
         """
         self._told &= ~_REMOVALS
         if self.is_dropped:
@@ -463,13 +470,13 @@ class QueueIndex:
 
     @property
     def may_remove_synced(self) -> bool:
-        """Whether `take_removals` may remove what was made safe."""
+        """True if `take_removals` may remove files that were synced."""
         return any(self.segments[number].synced_bytes for number in self._dead)
 
     def flush(self, limit_bytes: int, upto_seq: int) -> tuple[list[Step], bool]:
-        """The work of a checkpoint: what was kept below a number goes to segments, and what is gone is told to them.
+        """Do the work of a checkpoint: write kept messages below a number to segments, and note what was forgotten.
 
-        limit_bytes: when to stop, about.   Returns: steps to be submitted at once, and whether nothing is left.
+        limit_bytes: when to stop, about.   Returns: steps to be submitted at once, and True if nothing is left.
         """
         left_bytes = limit_bytes - self._flush_entries(limit_bytes, upto_seq)
         first = self.unflushed.first
@@ -484,7 +491,7 @@ class QueueIndex:
         return self.take_steps(), True
 
     def sync_steps(self, limit: int = NO_LIMIT) -> list[Step]:
-        """Make what was written outlive a power loss: of at most so many files, and of the names of all.
+        """Return steps that sync at most `limit` written files, and the names of all.
 
         To be submitted at once: a file that is synced later may have been removed by then.
         """
@@ -502,16 +509,16 @@ class QueueIndex:
 
     @property
     def synced_sizes(self) -> list[tuple[int, int]]:
-        """Number and bytes of the segments with something alive, once all of `sync_steps` is done."""
+        """The number and size of each segment with live messages, once all of `sync_steps` is done."""
         alive = (segment for segment in self.segments.values() if segment.live)
         return [(segment.number, segment.synced_bytes) for segment in alive if segment.synced_bytes]
 
     # --- for recovery ---
 
     def adopt(self, number: int, live: Iterable[range], *, size_bytes: int, has_stored: bool) -> None:
-        """Take up a segment's file as a recovery left it, before anything else is done with the index.
+        """Take a segment's file as a recovery left it, before the index is used for anything else.
 
-        live: the messages in it, of step 1. Whatever else it holds, it says of it that it is gone.
+        live: the messages in it, of step 1. The file has records that all its other messages are gone.
         size_bytes: of the whole file, all of which is good, and safe.
         has_stored: whether contents of some messages are in the message store. The caller adds the references.
         """
@@ -526,7 +533,7 @@ class QueueIndex:
     # --- to segments ---
 
     def _flush_entries(self, limit_bytes: int, upto_seq: int) -> int:
-        """Write the oldest of what was kept below a number; about how many bytes that was."""
+        """Write the oldest kept messages below a number to segments; return how many bytes that was, about."""
         written_bytes = 0
         while written_bytes < limit_bytes:
             entry = self.unflushed.first
@@ -539,7 +546,7 @@ class QueueIndex:
         return written_bytes
 
     def _flush_delivered(self, first: Entry | None) -> None:
-        """Tell segments what came back of the messages that they have.   first: what was kept and is not written."""
+        """Write to segments how often their messages came back.   first: the first entry that is not written yet."""
         bound = first.seqs.start if first is not None else NO_LIMIT
         unwritten, self._unwritten = self._unwritten, {}
         for number, operations in unwritten.items():
@@ -553,7 +560,7 @@ class QueueIndex:
                     self._unwritten.setdefault(number, []).append(Delivered((later,), operation.count))
 
     def _append(self, number: int, operation: Operation) -> int:
-        """Write an operation to a segment; how many bytes that takes."""
+        """Write an operation to a segment; return how many bytes it takes."""
         segment = self.segments.get(number)
         if segment is None:
             segment = self.segments[number] = Segment(number, notes_gone=self.is_durable)
@@ -580,7 +587,7 @@ class QueueIndex:
         return f"{self.directory}/{number}.idx"
 
     def hand_over(self) -> None:
-        """Have everything on its way before something is read."""
+        """Submit all gathered steps, so that a read that follows finds their result."""
         self._submit(self.take_steps())
 
     def _submit(self, steps: list[Step]) -> None:

@@ -60,7 +60,7 @@ class RecordFile:
         """Count the record that came last as bad: it says something impossible, though its crc is right."""
         self._is_rejected = True
         length = RECORD_HEAD_BYTES + len(payload)
-        self._add(Damage.CORRUPT, offset, length, f"a record that makes no sense ({reason}): {self._meaning}")
+        self._add(Damage.CORRUPT, offset, length, f"an invalid record ({reason}): {self._meaning}")
 
     @property
     def needs_rewrite(self) -> bool:

@@ -344,7 +344,7 @@ class _Recovery:
     def _read_journal(self, numbers: list[int]) -> None:
         """Read which messages came in and which are gone.
 
-        What a killed node has not synced is synced first: of what a recovery writes because of it some may
+        Files that a killed node has not synced are synced first: some of a recovery's writes that rely on them may
         outlive a power loss, and then so must the reason.
         """
         if numbers:
@@ -527,7 +527,7 @@ class _Recovery:
             if segment.alive:
                 self._adopt(queue, segment)
             elif segment.size_bytes:
-                # What was to come has lost its contents.
+                # The messages that were expected have lost their contents.
                 self._writer.doom(queue.uid, segment.number, segment.path)
         queue.growing.clear()
 

@@ -171,7 +171,7 @@ class Scrubber:
             return segment is not None and index.segments.get(number) is segment
 
         def found() -> None:
-            # What is lost is told by the index, and whether something is.
+            # The index finds out whether messages are lost, and reports them.
             self.figures.findings += 1
             index.scan(number, 0, NO_LIMIT, _nobody)
 

@@ -88,7 +88,7 @@ class SeqSet:
 
 
 class Deliveries:
-    """How often messages of one segment came back from clients: the highest count that was given for each."""
+    """Counts how often messages of one segment came back from clients: the highest count that was given for each."""
 
     __slots__ = ("_bits",)
 

@@ -12,7 +12,7 @@ slows down. If no publisher waits, a batch is put off for a short time.
 thus never lost when the batch is torn; it may be there twice. Files that are no longer needed are removed at the
 end of the batch that says why.
 
-**A failed disk** has lost some of what it was given, and it is not known what. From then on nothing counts as safe and
+**A failed disk** has lost some writes, and it is not known which. From then on nothing counts as safe and
 nothing is written: the journal stays as it is for the next start.
 Source: amqp-behaviour §7.2, §7.5; docs/internals/disk.md, "From a queue to the disk".
 """
@@ -228,7 +228,7 @@ class Store:
 
     def _on_dirty(self, index: QueueIndex) -> None:
         if self._is_flushing:
-            return  # what a checkpoint has it write is taken at once
+            return  # steps of a checkpoint are taken at once
         self._reported[index] = None
         self._gathering[index] = None
         self._wake()
@@ -269,7 +269,7 @@ class Store:
             self._synced_timer = self._timers.at(now + SYNCED_S, self._tell_synced)
         self._go_on_with_checkpoint()
         if not self._is_gathering:
-            # Else references may have been dropped by operations that the journal doesn't have.
+            # Otherwise references may have been dropped by operations that the journal lacks.
             self.persistent.collect()
         self.transient.collect()
 
@@ -388,7 +388,7 @@ class Store:
     def _committed(self, results: list[Any]) -> None:
         """Settle the waiters of the batch, which is safe."""
         if self.is_broken:
-            return  # it was of nothing but removals, which a broken disk executes; its waiters were told
+            return  # a broken disk still executes removals; the waiters were told already
         waiting, self._in_flight = self._in_flight, None
         assert waiting is not None
         self._synced.journal_is_safe()
@@ -463,7 +463,7 @@ class Store:
             self._checkpoint_jobs += 1
             files = self._checkpoint.files
             self._synced.journal_goes(files)
-            # Before the journal goes, which says until then that what they have was safe.
+            # Before the journal's files are removed, which prove until then that the segments' messages were safe.
             steps = self._tell_segments() + self._journal.remove_steps(files)
             self._submit(steps, self._checkpoint_ended)
 

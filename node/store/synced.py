@@ -1,4 +1,4 @@
-"""The log of what was safe: by `synced.log` a start tells a loss from what a crash leaves.
+"""The log of safe sizes: by `synced.log` a start tells a loss from the normal traces of a crash.
 
 A torn end of the journal is nothing where it was never synced, and a loss where it was. So beside the files stands how
 much of each is safe at least: of the journal a second after its batches, of segments when a checkpoint or a recovery is
@@ -113,7 +113,7 @@ class SyncedFile:
         self._renewed_bytes = 0
 
     def begin(self, disk: Disk, journal: tuple[int, int]) -> None:
-        """Go on behind what a recovery has left.   journal: number and size of the new file. Raises: OSError."""
+        """Continue the file of a recovery.   journal: number and size of the new journal file. Raises: OSError."""
         if SYNCED in disk.names(""):
             self.lossy = read_synced(disk).lossy
             self._size_bytes = self._renewed_bytes = disk.size(SYNCED)

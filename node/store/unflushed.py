@@ -4,7 +4,7 @@ checkpoint.
     keep ─► entry ─┬─► fresh: the next batch takes them ─► journal
                    └─► unflushed: a checkpoint or paging takes them, oldest first ─► segment
 
-What is forgotten on the way is blanked: its bytes are let go of at once, and it is written nowhere any more.
+Messages that are forgotten on the way are blanked: their bytes are dropped at once, and they are not written any more.
 Source: docs/internals/disk.md, "From a queue to the disk".
 """
 
@@ -22,11 +22,10 @@ from node.queue.run import Batch, Envelope, Run
 from node.store.segment import spans
 
 _OPERATION_BYTES: Final = 128
-"""What an operation takes beside its contents, about: head, envelope, the record around it."""
+"""The bytes that an operation takes beside its contents, about: head, envelope, the record around it."""
 
 _HUSKS_MAX: Final = 1024
-"""Entries of which nothing is left kept among the others before the list is rebuilt, so that rebuilding costs nearly
-nothing."""
+"""The number of empty entries at which the list is rebuilt without them: so many that rebuilding is rare."""
 
 _WANTED: Final = 0
 _GONE: Final = 1
@@ -37,8 +36,8 @@ class Entry:
 
     contents: blank where forgotten; empty when they are in the message store.
     size: as in `Run`, and never mixed for those in the message store.
-    bytes: what writing it takes, about.   live: how many messages are not forgotten.
-    is_journaled: a batch has taken it. It can no longer grow, and what is forgotten must be told.
+    bytes: its size when written, about.   live: how many messages are not forgotten.
+    is_journaled: a batch has taken it. It can no longer grow, and the journal must be told of forgotten messages.
     """
 
     __slots__ = (
@@ -69,7 +68,7 @@ class Entry:
         self._gone: bytearray | None = None  # a mark for each message, once some are forgotten
 
     def extend(self, count: int, contents: list[bytes], size: int) -> None:
-        """More messages follow."""
+        """Add messages that follow."""
         self.contents += contents
         self.seqs = range(self.seqs.start, self.seqs.stop + count)
         self.live += count
@@ -79,7 +78,7 @@ class Entry:
             self.size = MIXED_SIZES
 
     def forget(self, seqs: range) -> None:
-        """Some of its messages are done with.   seqs: of any step."""
+        """Forget some of its messages.   seqs: of any step."""
         count = len(seqs)
         first = self.seqs.start
         at = slice(seqs.start - first, seqs[-1] - first + 1, seqs.step)
@@ -97,7 +96,7 @@ class Entry:
             self.contents[at] = [b""] * count
 
     def alive(self) -> list[range]:
-        """The numbers of what is not forgotten."""
+        """Return the numbers that are not forgotten."""
         if not self.live:
             return []
         if self._gone is None:
@@ -105,7 +104,7 @@ class Entry:
         return [self.seqs[low:high] for low, high in spans(self._gone, _WANTED, 0, len(self._gone))]
 
     def operations(self, epoch_s: float) -> list[Enqueue]:
-        """What brings its messages into the queue, but for the forgotten ones.   epoch_s: see `Storage.epoch_s`."""
+        """Return the enqueues of its messages, except the forgotten ones.   epoch_s: see `Storage.epoch_s`."""
         first, found = self.seqs.start, []
         for seqs in self.alive():
             if self.store_id:
@@ -123,7 +122,7 @@ class Entry:
 
 
 _HUSK: Final = Entry(Envelope("", "", channel=0, frame_max_bytes=0), range(0), [], 0, 0.0, 0)
-"""Stands where an entry was that is flushed, until the list is tidied."""
+"""The placeholder for a flushed entry, until the list is tidied."""
 
 
 class Unflushed:
@@ -147,9 +146,9 @@ class Unflushed:
     # --- in ---
 
     def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
-        """Add new messages, see `QueueStorage.keep`; what can be one entry with those before becomes it.
+        """Add new messages, see `QueueStorage.keep`; they join the entry before them if possible.
 
-        Numbers rise, but where a mirror gets what it lacks.
+        Numbers rise, except when a mirror gets messages that it lacked.
         """
         envelope, contents, size, store_id = batch.envelope, batch.contents, batch.size, batch.store_id
         count = len(contents)
@@ -168,7 +167,7 @@ class Unflushed:
     def _add(
         self, envelope: Envelope, seqs: range, contents: list[bytes], size: int, expiry: float, store_id: int
     ) -> None:
-        """Messages that may reach over the end of a segment.   contents: empty if they are in the message store."""
+        """Add messages that may reach over the end of a segment.   contents: empty if they are in the message store."""
         room = self._segment_entries - seqs.start % self._segment_entries
         while len(seqs) > room:
             self._add_to_segment(envelope, seqs[:room], contents[:room], size, expiry, store_id)
@@ -214,9 +213,9 @@ class Unflushed:
     # --- forgotten on the way ---
 
     def parts(self, seqs: range) -> Iterator[tuple[range, Entry | None]]:
-        """Numbers, of any step, by the entry that they are in; None: they are in none that is unflushed."""
+        """Yield numbers, of any step, by the entry that they are in; None: no unflushed entry has them."""
         while seqs:
-            entries = self._entries  # whoever takes the parts may forget them, and tidy
+            entries = self._entries  # the caller may forget parts meanwhile, which may replace the list
             if self._head == len(entries) or seqs[-1] < entries[self._head].seqs.start:
                 yield seqs, None
                 return
@@ -230,7 +229,7 @@ class Unflushed:
                 yield outside, None
 
     def forget(self, entry: Entry, seqs: range) -> None:
-        """Messages of an entry are done with."""
+        """Forget messages of an entry."""
         entry.forget(seqs)
         self.count -= len(seqs)
         if entry.live:
@@ -240,7 +239,7 @@ class Unflushed:
         self._tidy()
 
     def with_contents(self, ids: NumberSet) -> list[range]:
-        """The numbers of messages whose contents have these ids in the message store."""
+        """Return the numbers of messages whose contents have these ids in the message store."""
         return [
             part
             for entry in self
@@ -252,7 +251,7 @@ class Unflushed:
     # --- out ---
 
     def take_fresh(self) -> list[Entry]:
-        """What came since the last call and is not forgotten; it counts as journaled now."""
+        """Return the entries since the last call that have live messages; they count as journaled now."""
         taken = [entry for entry in self._fresh if entry.live]
         for entry in taken:
             entry.is_journaled = True
@@ -267,9 +266,9 @@ class Unflushed:
         return self._entries[self._head] if self._head < len(self._entries) else None
 
     def pop(self) -> None:
-        """The first entry is in a segment now."""
+        """Remove the first entry, which is in a segment now."""
         self.count -= self._entries[self._head].live
-        self._entries[self._head] = _HUSK  # lets go of its bytes
+        self._entries[self._head] = _HUSK  # frees its bytes
         self._head += 1
         self._tidy()
 
@@ -277,7 +276,7 @@ class Unflushed:
         return iter(self._entries[self._head :])
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop all entries."""
         self._entries, self._fresh = [], []
         self._head = self.count = self.fresh_bytes = 0
 
@@ -301,6 +300,6 @@ def _first_seq(entry: Entry) -> int:
 
 
 def _cut(seqs: range, bound: int) -> tuple[range, range]:
-    """Numbers of any step as those below a bound and the rest."""
+    """Split numbers, of any step, into those below a bound and the rest."""
     below = max(0, min(len(seqs), -(-(bound - seqs.start) // seqs.step)))
     return seqs[:below], seqs[below:]

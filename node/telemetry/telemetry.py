@@ -99,7 +99,7 @@ class Telemetry:
         try:
             self._open(directory)
         except OSError as error:
-            self._logger.error("there is no telemetry: %s", error)
+            self._logger.error("telemetry could not be started: %s", error)
             return
         self._logger.info("telemetry goes to %s", directory)
         self._node = node
@@ -160,7 +160,7 @@ class Telemetry:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (fault := task.exception()) is not None:
-            self._logger.critical("there is no telemetry any more: %r", fault, exc_info=fault)
+            self._logger.critical("telemetry has stopped: %r", fault, exc_info=fault)
             for each in self._tasks:
                 each.cancel()
 
@@ -193,7 +193,7 @@ class Telemetry:
         self._logger.warning("the disk takes telemetry again; rows lost since the start: %d", lost)
 
     def _broken(self, error: OSError) -> None:
-        self._logger.error("there is no telemetry any more until the next start: %s", error)
+        self._logger.error("telemetry has stopped until the next start: %s", error)
 
     def _write(self, rows: Iterable[bytes]) -> None:
         if self._segments is not None:

@@ -1,6 +1,6 @@
 """The cluster-wide lock of a plan as its holder sees it: when to renew it, and whether it is held. Pure.
 
-The lock is kept in the cluster's replicated metadata and ends by itself. Source: spark §3.4.
+The lock is kept in the cluster's replicated metadata and expires unless renewed. Source: spark §3.4.
 """
 
 from collections.abc import Mapping

@@ -35,7 +35,7 @@ class Observation:
 
 
 def reason_to_abort(first: Observation, seen: Observation, safe: Collection[Queue]) -> str | None:
-    """Return why a plan must end now; None if it may go on.
+    """Return why a plan must end now; None if it may continue.
 
     first: the observation before the first step of this run.   safe: queues that had a synchronised mirror then.
     """

@@ -34,7 +34,7 @@ class Options:
     """Options for carrying out a plan.
 
     on_stale: whether a refused step stops the plan, or only leaves out its queue.   wave: only this one; None: all.
-    tick_s: between two observations of the cluster.   poll_s: between two questions about a step that goes on.
+    tick_s: between two observations of the cluster.   poll_s: between two questions about a step under way.
     stall_s: a step that makes no progress for so long has failed.
     retry_s: time for which an unreachable cluster is retried.   settle_s: time that an end waits for sent steps.
     """
@@ -177,7 +177,7 @@ class Runner:
         """Handle a node's answer, or the silence of all nodes."""
         self._asked.pop(ask.number, None)
         if ask.kind == "unlock":
-            self.is_over = True  # an unlock request that was not heard does no harm: the lock ends by itself
+            self.is_over = True  # a lost unlock request does no harm: the lock expires
             return
         is_unsure = isinstance(answer, Silence) or answer.is_unsure
         self._reached(None if not is_unsure else answer, now)
@@ -259,7 +259,7 @@ class Runner:
     # --- steps ---
 
     def _polls(self, now: float) -> list[Ask]:
-        """Return questions about the steps that go on; while the plan ends, copies are not asked about."""
+        """Return questions about the steps under way; while the plan ends, there are none about copies."""
         found = []
         for sent in list(self._sent.values()):
             if sent.next_at > now or self._is_resting(sent):

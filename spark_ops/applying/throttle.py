@@ -1,4 +1,4 @@
-"""The throttle decides how many steps of a plan go on at once. Pure: the time is an argument.
+"""The throttle decides how many steps of a plan are under way at once. Pure: the time is an argument.
 
 - at most one promotion at a time takes a master away from a node;
 - at most two copies at a time concern a node, as the one that sends or the one that receives;
@@ -46,7 +46,7 @@ def pressure(seen: Observation, limits: Limits) -> str | None:
 
 
 class Throttle:
-    """The steps that go on, and whether more may begin.   reason: why nothing may begin just now; None: it may."""
+    """The steps under way, and whether more may begin.   reason: why nothing may begin just now; None: it may."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -58,7 +58,7 @@ class Throttle:
 
     @property
     def window(self) -> int:
-        """The number of promotions and copies that may go on at once."""
+        """The number of promotions and copies that may be under way at once."""
         return int(self._window)
 
     def saw(self, seen: Observation) -> None:

@@ -1,4 +1,4 @@
-"""`spark-ops abort` ends a plan for good. Nothing is undone: `rollback` makes the plan for that."""
+"""`spark-ops abort` ends a plan, which cannot be resumed. Nothing is undone: `rollback` makes the plan for that."""
 
 import argparse
 import sys
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if is_busy(place.journal):
             order(place.control, "abort")
-            print("told the process that carries it out", file=sys.stderr)
+            print("the process that carries it out was told to end it", file=sys.stderr)
             return 0
         journal = Journal(place.journal)
     except (OSError, JournalDamaged) as error:

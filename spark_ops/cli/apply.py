@@ -34,7 +34,7 @@ _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?(?:/s)?", re.IGNORECAS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("plan", type=Path, help="the plan's file")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and nothing else")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     parser.add_argument("--yes", action="store_true", help="do it without being asked")
     parser.add_argument("--json", action="store_true", help="of a dry run or of the end, as JSON")
     add_run_arguments(parser)

@@ -81,7 +81,7 @@ def _trusted(came_from: str | None) -> str:
     if host in LOOPBACK:
         return came_from
     shown = "".join(each for each in came_from if each.isprintable())[:URL_SHOWN]
-    raise OpsError(f"this plan was made from {shown}: say --url {shown} if that is the cluster that is meant")
+    raise OpsError(f"this plan was made from {shown}: say --url {shown} if that is the right cluster")
 
 
 def get(nodes: Client, path: str) -> Any:
@@ -166,7 +166,7 @@ def described(step: Work) -> str:
 class Teller:
     """Prints the progress of steps: a line for each that ends, on stdout.
 
-    If stderr is a terminal, it also shows the number of steps that go on.
+    If stderr is a terminal, it also shows the number of steps under way.
     """
 
     def __init__(self, steps: Sequence[Work], *, is_quiet: bool = False) -> None:

@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--flush", default="60s", metavar="TIME", help="how often to look for closed segments (60s, 5m)"
     )
     parser.add_argument("--keep", action="store_true", help="leave the segments where they are")
-    parser.add_argument("--once", action="store_true", help="take what is there, and end")
-    parser.add_argument("--json", action="store_true", help="tell what was taken as a line of JSON each time")
+    parser.add_argument("--once", action="store_true", help="collect the existing files, and end")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON about each round")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,7 +72,7 @@ def _follow(arguments: argparse.Namespace, flush_s: float, stop: threading.Event
             failed = str(error)
         else:
             if failed:
-                print("spark-ops collect: goes on", file=sys.stderr, flush=True)
+                print("spark-ops collect: continues", file=sys.stderr, flush=True)
             failed = ""
             _tell(taken, arguments, is_always=False)
         stop.wait(flush_s)

@@ -18,7 +18,7 @@ from spark_ops.cli.errors import EX_ENGINE, OpsError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of spark §5."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` wrote to")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` wrote to")
     parser.add_argument(
         "--older-than", default="20m", metavar="TIME", help="leave hours alone that ended later (20m)"
     )
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-raw", metavar="TIME", help="remove raw rows that are older (3d, or 7d if there are few)"
     )
     parser.add_argument("--no-retention", action="store_true", help="remove nothing that is old")
-    parser.add_argument("--json", action="store_true", help="tell what was done as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

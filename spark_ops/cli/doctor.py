@@ -46,7 +46,9 @@ class Check:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("root", nargs="?", type=Path, metavar="ROOT", help="what `collect` writes to")
+    parser.add_argument(
+        "root", nargs="?", type=Path, metavar="ROOT", help="the directory that `collect` writes to"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

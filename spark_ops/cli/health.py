@@ -32,8 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="warn",
         help="from which severity on the exit code is 1 (warn)",
     )
-    parser.add_argument("--follow", action="store_true", help="go on, and tell what changes")
-    parser.add_argument("--once", action="store_true", help="with --follow: take what is there, and end")
+    parser.add_argument("--follow", action="store_true", help="continue, and report changes")
+    parser.add_argument(
+        "--once", action="store_true", help="with --follow: judge the existing telemetry, and end"
+    )
     parser.add_argument("--every", default="60s", metavar="TIME", help="with --follow: how often (60s)")
 
 
@@ -47,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.once and not arguments.follow:
         raise OpsError("--once goes with --follow")
     if arguments.follow and until != "now":
-        raise OpsError("--follow goes on from now: it takes no --until")
+        raise OpsError("--follow begins now: it takes no --until")
     from spark_ops.health.document import health_document
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.health import HealthError, choose_window, judge_window, rows_hint

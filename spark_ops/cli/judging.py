@@ -19,7 +19,7 @@ MARKS: Final = {"crit": "CRITICAL", "warn": "WARNING ", "info": "info    "}
 
 def add_window(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the window and the thresholds."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` wrote to")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` wrote to")
     parser.add_argument("--window", default="6h", metavar="TIME", help="how far to look back (6h)")
     parser.add_argument(
         "--until",
@@ -81,7 +81,7 @@ def plain(text: str) -> str:
 
 
 def lines(document: dict[str, Any], *, is_all: bool = False) -> Iterator[str]:
-    """Yield a health document as text: the verdict, the findings, the nodes, and what was not seen."""
+    """Yield a health document as text: the verdict, the findings, the nodes, and the telemetry that is missing."""
     coverage = document["coverage"]
     score = "" if document["score"] is None else f", score {document['score']} of 100"
     yield plain(f"{document['cluster'] or 'no cluster'}: {document['verdict']}{score}")

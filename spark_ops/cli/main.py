@@ -16,21 +16,21 @@ from spark_ops.cli.errors import OpsError
 
 COMMANDS: Final = {
     "collect": "turn the telemetry segments of a node into Parquet files",
-    "compact": "merge small files and drop what is too old",
+    "compact": "merge small files and delete old ones",
     "rollup": "sum up hours, so that later jobs read little",
-    "health": "say what is wrong",
-    "forecast": "say what will be: memory, disk, file descriptors",
+    "health": "report the problems of a cluster",
+    "forecast": "forecast memory, disk and file descriptors",
     "plan": "say which moves would help",
     "show": "print a plan",
     "diff": "compare two plans",
     "simulate": "play a plan through, also with a node that dies",
     "apply": "carry out a plan",
     "pause": "have a plan that is being carried out stop after its present step",
-    "resume": "go on with a plan",
+    "resume": "continue a plan",
     "abort": "end a plan",
     "rollback": "make the plan that undoes what a plan did",
-    "report": "write a page about health and plan, or about what came of a plan",
-    "doctor": "say what is missing on this machine",
+    "report": "write a page about health and plan, or about the effect of a plan",
+    "doctor": "report what is missing on this machine",
 }
 """The commands and their help texts. Each is a module of `spark_ops.cli` of that name, with `add_arguments(parser)`
 and `run(arguments) -> int`."""

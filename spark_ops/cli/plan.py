@@ -29,7 +29,11 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument(
-        "root", type=Path, nargs="?", metavar="ROOT", help="what `collect` wrote to (needs Spark)"
+        "root",
+        type=Path,
+        nargs="?",
+        metavar="ROOT",
+        help="the directory that `collect` wrote to (needs Spark)",
     )
     add_topology_argument(
         parser,
@@ -55,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--optimize", choices=["milp"], help="let a solver look for fewer moves (small clusters)"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="who is first among equals (0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="the seed that orders equal candidates (0)")
     parser.add_argument(
         "--min-coverage", type=float, default=0.95, metavar="SHARE", help="of telemetry (0.95)"
     )
@@ -69,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="a page about it")
     parser.add_argument("--json", action="store_true", help="print the plan's document")
     parser.add_argument(
-        "--synthetic", metavar="NODESxQUEUES", help="a fleet that is made up: what planning costs"
+        "--synthetic", metavar="NODESxQUEUES", help="a made-up fleet, to measure the cost of planning"
     )
 
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "root", type=Path, nargs="?", metavar="ROOT", help="telemetry, to judge it now (needs Spark)"
     )
     parser.add_argument(
-        "--health", type=Path, metavar="FILE", help="what `health --json` wrote, instead of ROOT"
+        "--health", type=Path, metavar="FILE", help="the output of `health --json`, instead of ROOT"
     )
     parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan to show, or to look back at")
     parser.add_argument(

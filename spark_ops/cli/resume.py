@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
             order(place.control, "resume")
         except OSError as error:
             raise OpsError(f"{place.control}: {error.strerror}") from None
-        print("told the process that carries it out", file=sys.stderr)
+        print("the process that carries it out was told to continue", file=sys.stderr)
         return 0
     plan = common.read_plan(place.plan)
     return apply(plan, arguments, place.plan.read_bytes(), is_resuming=True)

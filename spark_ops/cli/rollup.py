@@ -24,7 +24,7 @@ KINDS: "tuple[RollupKind, ...]" = ("queue", "node", "link")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` writes to")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` writes to")
     parser.add_argument("--since", type=moment, metavar="TIME", help="from then on: 2026-11-22T13:00Z")
     parser.add_argument("--until", type=moment, metavar="TIME", help="until then; hours are taken whole")
     parser.add_argument("--again", action="store_true", help="also hours that have a rollup already")
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="ask so often, and tell the CPU of each time on stderr",
     )
-    parser.add_argument("--master", help="where Spark runs; all cores of this machine unless told")
+    parser.add_argument("--master", help="where Spark runs (default: all cores of this machine)")
     parser.add_argument("--json", action="store_true", help="one JSON document")
 
 

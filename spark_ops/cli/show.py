@@ -49,4 +49,4 @@ def _standing(plan: Plan) -> str:
         refuse_unless_valid(plan, cluster=None, now=time.time())
     except PlanError as error:
         return plan_text.plain(error)
-    return f"drafted; what you may do now: {', '.join(VERBS[PlanState.DRAFTED])}"
+    return f"drafted; next steps: {', '.join(VERBS[PlanState.DRAFTED])}"

@@ -139,7 +139,7 @@ _KINDS: Final = (
         "unstable-failover",
         "Masters or members change again and again",
         "warn",
-        "Look at what restarts or cuts off the nodes before anything is moved.",
+        "Find the cause of the restarts or cuts before anything is moved.",
         {"changes": 3, "changes_crit": 6, "minutes": 60, "views": 2, "views_crit": 4, "view_minutes": 10},
     ),
     FindingKind(

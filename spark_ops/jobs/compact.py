@@ -35,7 +35,7 @@ ROWS_A_FILE: Final = 10_000_000
 
 
 class CompactError(Exception):
-    """Compaction cannot go on; the error's text is one line."""
+    """Compaction cannot continue; the error's text is one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ def parse_document(document: Any) -> Plan:
         plan = _plan(document)
         _check(plan)
     except (Malformed, ValueError) as error:
-        raise PlanError(f"this plan makes no sense: {error}") from error
+        raise PlanError(f"this plan is invalid: {error}") from error
     return plan
 
 
@@ -351,11 +351,11 @@ def _check_step(step: Step, depends: Sequence[Step]) -> None:
         return
     pre, post = step.pre, step.post
     if step.vhost is None or step.queue is None or pre is None or post is None:
-        raise Malformed(f"step {step.id} does not say which queue, or what has to be before or after")
+        raise Malformed(f"step {step.id} lacks its queue, or its conditions before or after")
     source, target = step.source, step.target
     # A step that drops a copy has no target; in all others source and target differ.
     if source is None or (target is None) != (step.action == "drop_mirror") or source == target:
-        raise Malformed(f"step {step.id} does not say from where to where")
+        raise Malformed(f"step {step.id} lacks its source or target")
     if pre.min_synced < 1 or post.ring[:1] != (post.master,) or len(set(post.ring)) != len(post.ring):
         raise Malformed(f"step {step.id} would have no master, or more than one copy on a node")
     is_wrong = {
@@ -365,6 +365,6 @@ def _check_step(step: Step, depends: Sequence[Step]) -> None:
         "drop_mirror": source == pre.master or source in post.ring or source in pre.synced,
     }[step.action]
     if is_wrong:
-        raise Malformed(f"step {step.id}: {step.action} contradicts what it says has to be before or after")
+        raise Malformed(f"step {step.id}: {step.action} contradicts its conditions before or after")
     if any((each.vhost, each.queue) != (step.vhost, step.queue) for each in depends):
         raise Malformed(f"step {step.id} depends on a step of another queue")

@@ -95,9 +95,9 @@ def numbers(document: dict[str, Any], name: str) -> dict[str, float]:
 
 def _finite(value: Any, name: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > WHOLE_MAX:
-        raise Malformed(f"{name} has what is no number")
+        raise Malformed(f"{name} has a value that is not a number")
     if not math.isfinite(value):
-        raise Malformed(f"{name} has what is no number")
+        raise Malformed(f"{name} has a value that is not a number")
     return value
 
 

@@ -127,7 +127,7 @@ def change(before: object, after: object, kind: str) -> Markup:
 
 
 def bounded(shown_number: int, total: int, what: str) -> Markup | None:
-    """Return a line that says that a list goes on in the files; None if it is complete."""
+    """Return a line that says that a list continues in the files; None if it is complete."""
     if shown_number >= total:
         return None
     text = f" {what} are in the JSON, CSV and Parquet files of this report."

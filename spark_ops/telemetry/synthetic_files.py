@@ -305,7 +305,7 @@ def hash_of(name: str) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Write a clean cluster of the size that the command line says."""
     parser = argparse.ArgumentParser(description="Made-up telemetry of a clean cluster as Parquet.")
-    parser.add_argument("root", type=Path, help="where to write; what is there stays")
+    parser.add_argument("root", type=Path, help="where to write; existing files stay")
     for field in fields(Setup):
         default = field.default
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(default), default=default)

@@ -1,7 +1,7 @@
 """The choice of nodes for a queue's copies and its master, as the queue's policy or type wants it.
 
 Where a policy only says how many, a plan may say which nodes (`QueueRecord.placement`). These functions say what is
-wanted; the caller sees to it that a synchronised copy is not given up before there is another.
+wanted; the caller ensures that a synchronised copy is not given up before there is another one.
 They read no clock and no randomness: among nodes that are equally good the queue's uid decides, so queues spread
 over the nodes, and all nodes get the same answer.
 

@@ -61,7 +61,7 @@ class MirroredQueues:
     def first_view(self, command: DeclareQueue, effective: EffectivePolicy) -> View | None:
         """Return the view that a new queue begins with; None: it is not mirrored.
 
-        The declaring node chose the nodes by what was up then: those that are not up any more are left out. If the home
+        The declaring node chose among the nodes that were up then; those that went down are left out. If the home
         is among these, the first of the mirrors is master.
         """
         is_wanted = command.mirrors or command.type == "quorum" or "ha-mode" in effective.definition

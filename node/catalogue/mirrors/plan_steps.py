@@ -1,6 +1,6 @@
 """The steps of a plan, judged when they are applied: what a step does to a queue, or why it does nothing.
 
-    TakePlanStep ─► is it so already? ─► is all so that it relies on? ─► may it be? ─► a change of the view, a placement
+    TakePlanStep ─► is it done already? ─► do its conditions hold? ─► is it allowed? ─► a changed view, a placement
 
 The judgement and the change are one command, so nothing can come between: no mirror can die, no other plan can act.
 A copy is only given up where enough synchronised ones are left without it, whatever the plan believes. Pure.
@@ -92,9 +92,9 @@ def synced_nodes(view: View) -> frozenset[str]:
 def placement_to_keep(
     record: QueueRecord, settings: QueueSettings, members: Mapping[str, Member]
 ) -> tuple[str, ...]:
-    """Return a queue's placement, or nothing once the policy by itself wants these nodes and all are synchronised.
+    """Return a queue's placement; empty once the policy alone wants these nodes and all copies are synchronised.
 
-    Nor is anything left where the policy leaves no choice of nodes, once those that it wants are synchronised.
+    It is also empty if the policy leaves no choice of nodes, once the copies on these are synchronised.
     """
     view = record.view
     if view is None or view.state != "live" or view.previous or view.master_node is None:
@@ -114,7 +114,7 @@ def placement_to_keep(
     )
     wanted = {master, *others}
     leaves_choice = record.type == "quorum" or settings.ha_mode == "exactly"
-    # Who is down may come back, and would be chosen only because it is placed.
+    # A node that is down may come back, and would be chosen only because of the placement.
     is_said = placed == wanted or wanted.issuperset(record.placement) or not leaves_choice
     return () if is_said and placed & wanted <= synced else record.placement
 
@@ -145,7 +145,7 @@ def _add(case: _Case) -> Verdict:
     view, target = case.view, case.command.target
     placement = tuple(sorted({*case.placed, target}))
     if view.member_on(target) is not None:
-        # By what the policy wants it might be one too many, or not be synchronised.
+        # By the policy there might be one copy too many, or it might not be synchronised.
         return Verdict(StepOutcome("skipped", f"{target} has a copy"), None, placement)
     problem = _broken(case, case.synced) or _unwelcome(case, target)
     if problem is not None:

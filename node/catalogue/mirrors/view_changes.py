@@ -44,7 +44,7 @@ class DropMirror:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Drop a member whose node says that its copy is of no use, be it the master's; its copy is removed from disk.
+    """Drop a member whose node says that its copy is of no use, even the master's; its copy is removed from disk.
 
     Refused for the last synchronised member that is there.
     """

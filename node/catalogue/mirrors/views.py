@@ -5,7 +5,7 @@ for (`view_changes`); `changed` gives the view that comes of it, or None where i
 be proposed again or too late without harm. `promotion` decides who becomes master. Reads no clock and no randomness.
 
     live ── the master dies ─► flushing ── the last dead one is erased ─► live, with another master
-                                  └ nobody who may be promoted ─► down ── a node offers its copy ─► live
+                                  └ no member may be promoted ─► down ── a node offers its copy ─► live
 
 Source: reliability §4.1, §4.6, §4.10.
 """

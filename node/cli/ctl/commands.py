@@ -40,17 +40,17 @@ ERLANG_ONLY: Final = words(
 """RabbitMQ's commands for Erlang's runtime, which this broker does not have."""
 
 OTHER_WAY: Final = {
-    "force_boot": "a cluster goes on when a majority of its disk nodes is there: start those, or take lost ones off "
-    "the list with 'forget_cluster_node --offline'",
+    "force_boot": "a cluster continues when a majority of its disk nodes runs: start those, or remove lost ones with "
+    "'forget_cluster_node --offline'",
     "rename_cluster_node": "have the node leave by 'reset', and join under its new name",
-    "update_cluster_nodes": "a node learns from the others who is in the cluster when it starts",
+    "update_cluster_nodes": "a node learns from the others which nodes are in the cluster when it starts",
     "reclaim_quorum_memory": "quorum queues keep no log in memory",
     "grow": "the nodes of a quorum queue follow from the nodes of the cluster",
-    "shrink": "the nodes of a quorum queue follow from the nodes of the cluster: take the node off with "
+    "shrink": "the nodes of a quorum queue follow from the nodes of the cluster: remove the node with "
     "'forget_cluster_node'",
     "add_member": "the nodes of a quorum queue follow from the nodes of the cluster",
     "delete_member": "the nodes of a quorum queue follow from the nodes of the cluster",
-    "disable_feature_flag": "feature flags cannot be disabled, in RabbitMQ neither",
+    "disable_feature_flag": "feature flags cannot be disabled, as in RabbitMQ",
 }
 """RabbitMQ's commands that are not needed here, and what to do instead."""
 

@@ -348,7 +348,7 @@ NODES: Final[dict[str, Command]] = {
     ),
     "post_upgrade": Command(
         _U,
-        "Runs what is to be done after an upgrade: spreads the masters of mirrored queues",
+        "Does the work that follows an upgrade: spreads the masters of mirrored queues",
         banner=lambda call: "Executing post upgrade tasks...\nRebalancing queue masters...",
         request=lambda call: {"type": "all", "vhost_pattern": ".*", "queue_pattern": ".*"},
         operation="rebalance",

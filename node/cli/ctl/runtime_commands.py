@@ -275,7 +275,7 @@ RUNTIME: Final = {
     ),
     "autocomplete": Command(
         "Help",
-        "Lists commands that begin so",
+        "Lists commands that begin with these characters",
         "[<string>]",
         (0, 1),
         perform=_complete,
@@ -292,7 +292,7 @@ RUNTIME: Final = {
     ),
     "erlang_version": Command(
         _M,
-        "Displays the version of Erlang that clients are told; the node runs on Python",
+        "Displays the version of Erlang that clients see; the node runs on Python",
         "[--details] [--offline]",
         options=frozenset({"details", "offline"}),
         banner=lambda call: f"Asking node {call.node} for its Erlang/OTP version...",
@@ -338,7 +338,7 @@ RUNTIME: Final = {
     ),
     "report": Command(
         _M,
-        "Prints status, lists and configuration, to be sent to whoever is to help",
+        "Prints status, lists and configuration, for a request for support",
         "[--timeout <timeout>]",
         perform=_report,
         timeout_s=LONG_TIMEOUT_S,

@@ -102,7 +102,7 @@ def cancel(channel: Channel, method: BasicCancel) -> Steps:
     tag = method.consumer_tag
     consumer = channel.consumers.get(tag)
     if consumer is not None:
-        yield from consumer.queue.heard()  # then it has got all that it should have by now
+        yield from consumer.queue.heard()  # then its consumer has got all earlier deliveries
         consumer = channel.consumers.get(tag)  # it may have left with its queue, or have moved with it
     if consumer is not None:
         channel.remove_consumer(consumer)

@@ -106,7 +106,7 @@ async def aliveness(call: Call) -> Reply:
         await client.call(QueueDeclare(queue=ALIVENESS_QUEUE))
         await client.publish("", ALIVENESS_QUEUE, Properties(), b"test_message")
         got = await client.get(ALIVENESS_QUEUE, no_ack=True)
-    return passed() if got is not None else failed("the message that was published is not there")
+    return passed() if got is not None else failed("the published message is not in the queue")
 
 
 async def node_check(call: Call) -> Reply:

@@ -24,7 +24,7 @@ _rebalancing: set["asyncio.Task[None]"] = set()
 """Running tasks, so that none that is not awaited is collected."""
 
 
-# --- who calls ---
+# --- the caller ---
 
 
 async def whoami(call: Call) -> Reply:
@@ -143,7 +143,7 @@ async def _rebalance(call: Call) -> None:
 
 
 async def reset(call: Call) -> Reply:
-    """DELETE /reset and /reset/{node}: all nodes, or one, forget the statistics over time; counters go on."""
+    """DELETE /reset and /reset/{node}: all nodes, or one, forget the statistics over time, but not the counters."""
     if "node" in call.path:
         _check_member(call)
         await call.site.ask(call.path["node"], "reset_statistics", {})

@@ -59,7 +59,7 @@ async def log(call: Call) -> Reply:
 
 
 async def act_on_node(call: Call) -> Reply:
-    """POST /nodes/{node}/actions: `{"action": "drain"}` or revive, which go on after the answer. Not RabbitMQ's."""
+    """POST /nodes/{node}/actions: `{"action": "drain"}` or revive, which continue after the answer. Not RabbitMQ's."""
     body = await call.body()
     member = _member(call)
     values.required(body, "action")

@@ -29,13 +29,13 @@ from node.statistics.query import Query
 from node.statistics.topology_document import ring_from_master, topology_head, topology_queues
 
 TTL_S_MAX: Final = 3600
-"""The longest time of a lock: an owner that is gone for good must not keep others out for longer."""
+"""The longest time of a lock: an owner that never comes back must not keep others out for longer."""
 NAME_CHARS_MAX: Final = 256
 """The longest plan's id, owner's name or step's id."""
 NODES_MAX: Final = 100
 """The most nodes that a step names."""
 TAKE_OVER_S: Final = 3.0
-"""For how long a promotion is waited for; after that it goes on by itself."""
+"""For how many seconds a request waits for a promotion, which continues after that."""
 _POLL_S: Final = 0.02
 
 _ADMIN: Final = Access.ADMINISTRATOR

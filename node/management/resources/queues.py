@@ -53,7 +53,7 @@ TOTALS: Final = frozenset({"messages", "messages_ready", "messages_unacknowledge
 
 DEFAULT_SORT: Final = ("vhost", "name")
 SYNCS_MAX: Final = 1000
-"""The most synchronisations that were begun here and still go on."""
+"""The most synchronisations that were begun here and have not ended."""
 
 _syncs: set[asyncio.Task[None]] = set()
 

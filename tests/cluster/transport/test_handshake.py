@@ -85,8 +85,8 @@ def test_an_opener_that_knows_no_name() -> None:
         ),
         (opener(kind=Kind.DATA), answerer(), "not for this stream"),
         (opener(nonce=b"a"), answerer(nonce=b"a"), "not for this stream"),
-        (opener(identity=dataclasses.replace(N1, name="a\nb")), answerer(), "a name that cannot be one"),
-        (opener(identity=dataclasses.replace(N1, name="n" * 256)), answerer(), "a name that cannot be one"),
+        (opener(identity=dataclasses.replace(N1, name="a\nb")), answerer(), "an invalid name"),
+        (opener(identity=dataclasses.replace(N1, name="n" * 256)), answerer(), "an invalid name"),
         (opener(identity=dataclasses.replace(N1, name="")), answerer(), "without a name"),
     ],
 )

@@ -53,7 +53,7 @@ def test_small_frames_share_a_message_up_to_a_number() -> None:
     [
         ([9], [b"x"], "there is no topic 9"),
         ([0], [b"x"], "there is no topic 0"),
-        ([0x81, 2], [b"x", b"y"], "goes on with another topic"),
+        ([0x81, 2], [b"x", b"y"], "continues with another topic"),
         ([0x81, 0x81], [b"x", b""], "an empty piece"),
         ([0x81, 0x81, 1], [b"x" * 5, b"y" * 5, b"z"], "more than 10 bytes"),
     ],

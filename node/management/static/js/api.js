@@ -16,13 +16,13 @@ export class ApiError extends Error {
     this.error = error;
   }
 
-  /** No answer, or an answer by something that can't serve now. */
+  /** The request had no answer, or one from a server that can't serve now. */
   get isOutage() {
     return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
   }
 }
 
-/** A reason is a string, or a list whose parts say more together. */
+/** A reason is a string, or a list of texts that belong together. */
 export function reasonText(reason) {
   if (Array.isArray(reason)) return reason.map((part) => reasonText(part)).join(': ');
   if (reason && typeof reason === 'object') return JSON.stringify(reason);
@@ -34,7 +34,7 @@ export function path(...segments) {
   return segments.map((part) => encodeURIComponent(part === '' ? 'amq.default' : part)).join('/');
 }
 
-/** What happens to requests, for the header: `{ok: true}` or `{ok: false, error}`. */
+/** Reports the outcome of requests to the header: `{ok: true}` or `{ok: false, error}`. */
 export const health = new EventTarget();
 
 function tell(ok, error = null) {
@@ -49,14 +49,14 @@ export function withParams(where, params) {
 }
 
 /**
- * Sends a request; gives what the JSON of the answer says, or null when it is empty.
+ * Sends a request; returns the value in the JSON of the answer, or null when the answer is empty.
  *
  * @param {string} method
  * @param {string} where path below /api/, of `path`
  * @param {{params?, body?, text?: string, isText?, headers?, signal?: AbortSignal, vhost?: string|null, quiet?}} [options]
  *   body: any JSON value; text: JSON that is text already (numbers stay as they are written). isText: the answer's text is wanted.
  *   vhost: sent as x-vhost; by default the one chosen in the header (`currentVhost`); null: all.
- *   quiet: a request beside the page's own, which doesn't change what the header says of the connection.
+ *   quiet: a request beside the page's own, whose outcome the header does not show.
  * @throws {ApiError} refusal or no answer; an abort by `signal` comes as the usual AbortError
  */
 export async function send(method, where, options = {}) {

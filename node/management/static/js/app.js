@@ -6,7 +6,7 @@
  *     export const title = 'Queues';                        // or (params) => string
  *     export async function render(view, params) { … }      // params: the route's, decoded
  *
- * `render` builds its elements once into `view.body` (an empty element) and then says what has to be told anew:
+ * `render` builds its elements once into `view.body` (an empty element) and then names the tasks of a refresh:
  *
  *     const list = new PagedList(view, {…});                // table.js
  *     append(view.body, h('h1', null, 'Queues'), list.element);
@@ -14,9 +14,9 @@
  *
  * `view`: `body`; `query` (URLSearchParams of the URL; `replaceQuery` of router.js keeps changes); `vhost` (the one chosen in
  * the header, or null); `signal` (aborted when the page is left: give it to requests); `refresh()`; `notice(title, text)`.
- * Errors that a task throws are handled: outages in the banner, 404 and 401 as a notice. What the user does is wrapped in
+ * Errors that a task throws are handled: outages in the banner, 404 and 401 as a notice. Actions of the user are wrapped in
  * `attempt` (dialog.js), which shows the server's reason. A refresh doesn't rebuild: forms, focus and scrolling stay; use
- * `Table`, `Chart`, `liveFacts` or `patch`. What destroys asks first: `confirm` (dialog.js).
+ * `Table`, `Chart`, `liveFacts` or `patch`. A destructive action asks first: `confirm` (dialog.js).
  *
  * The modules: dom (h, patch), api (get, put, post, del, path), router (to, href), table, chart, parts (section, facts, badge,
  * link), form (field, argumentsEditor), dialog (confirm, attempt, toast), format, cluster (nodes, virtual hosts), auth (can).
@@ -96,7 +96,7 @@ async function enter() {
   await navigate();
 }
 
-/** Logs out and shows the login page; whoever logs in then is where they were. */
+/** Logs out and shows the login page; a login then returns to the same page. */
 async function leave(message, everywhere = false) {
   endSession(everywhere);
   view?.end();

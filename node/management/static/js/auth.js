@@ -102,7 +102,7 @@ const INCLUDED = {
   administrator: ['administrator'],
 };
 
-/** May the user do what a tag allows? Tags include each other: an administrator may all. */
+/** True if the user has the rights of a tag. Tags include each other: an administrator has all rights. */
 export function can(tag) {
   return Boolean(me) && INCLUDED[tag].some((one) => me.tags.includes(one));
 }

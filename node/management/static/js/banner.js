@@ -22,7 +22,7 @@ export function banners(secondsLeft) {
   return element;
 }
 
-/** Forgets everything, at logout. */
+/** Removes all strips, at logout. */
 export function clearBanners() {
   outage = null;
   element.replaceChildren();
@@ -33,7 +33,7 @@ function show() {
   if (outage) {
     const left = nextTry();
     const when = left === null ? '' : left > 0 ? ` Trying again in ${left} s.` : ' Trying again …';
-    strips.push(strip('bad', 'Not responding', `${outage.error.message}.${when} What you see is as of ${clock(outage.since)}.`));
+    strips.push(strip('bad', 'Not responding', `${outage.error.message}.${when} The data shown are from ${clock(outage.since)}.`));
   }
   const found = troubles(cluster.nodes, cluster.vhosts);
   for (const one of found.slice(0, 4)) strips.push(strip(one.tone, one.text, one.detail));

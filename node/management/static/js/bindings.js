@@ -68,7 +68,7 @@ export function bindQueueForm(view, vhost, queue) {
     bind(view, vhost, [values.source, 'q', queue], values.routing_key, table, element));
 }
 
-/** Binds something whose name is typed to an exchange. */
+/** Binds a queue or exchange, whose name is typed, to an exchange. */
 export function bindExchangeForm(view, vhost, exchange) {
   const table = argumentsEditor();
   const fields = [

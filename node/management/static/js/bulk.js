@@ -1,4 +1,4 @@
-/** One action on many selected things: asks, does them one after the other, tells which were refused. */
+/** One action on many selected objects: asks, acts on one after the other, and shows which were refused. */
 
 import { confirm, tell, toast } from './dialog.js';
 import { h } from './dom.js';

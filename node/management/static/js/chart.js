@@ -25,7 +25,7 @@ const KINDS = {
  * @property {string} field dotted path of the value; the samples are at `${field}_details`
  * @property {string} colour one of: ready unacked total publish confirm deliver autoack ack redeliver get drop read write …
  *   (css/theme.css)
- * @property {string} [hint] what is counted
+ * @property {string} [hint] the meaning of the value
  * @property {boolean} [off] hidden until its legend entry is clicked
  */
 
@@ -122,7 +122,7 @@ export class Chart {
     drawn.add(this);
   }
 
-  /** Before lines are drawn: those that run together take turns. */
+  /** Sets the dashes before lines are drawn: lines that run together take turns. */
   stripe([, ...columns]) {
     const found = dashes(columns, this.options.series.map((one) => !this.offs.has(one.field)));
     found.forEach((dash, place) => {

@@ -1,5 +1,5 @@
 /**
- * What the frame knows of the cluster at each refresh: names, versions, nodes, virtual hosts. Pages read it instead of asking
+ * The facts about the cluster that each refresh fetches: names, versions, nodes, virtual hosts. Pages read them instead of asking
  * again. `events` tells of a change.
  */
 
@@ -8,7 +8,7 @@ import { can } from './auth.js';
 
 export const events = new EventTarget();
 
-/** @type {{overview: object, nodes: object[], vhosts: object[]}} nodes is empty for who may not see them */
+/** @type {{overview: object, nodes: object[], vhosts: object[]}} nodes is empty for users who may not see them */
 export const cluster = { overview: {}, nodes: [], vhosts: [] };
 
 const OVERVIEW = 'management_version,rabbitmq_version,product_name,product_version,cluster_name,erlang_full_version,node,'
@@ -26,7 +26,7 @@ export async function refreshCluster() {
   events.dispatchEvent(new Event('change'));
 }
 
-/** Is there more than one node? Then lists say where things are. */
+/** True if there is more than one node: then lists have a column for the node. */
 export function isClustered() {
   return cluster.nodes.length > 1;
 }
@@ -36,13 +36,13 @@ export function nodeNames() {
   return cluster.nodes.map((node) => node.name);
 }
 
-/** Is there more than one virtual host, and none chosen? Then lists say whose things are. */
+/** True if there is more than one virtual host and none is chosen: then lists have a column for it. */
 export function showsVhosts(chosen) {
   return !chosen && cluster.vhosts.length > 1;
 }
 
 /**
- * How the cluster is, worst first: [{tone, text, detail}]; empty when all is well. Pure.
+ * The problems of the cluster, worst first: [{tone, text, detail}]; empty when all is well. Pure.
  *
  * @param {object[]} nodes of /api/nodes
  * @param {object[]} vhosts of /api/vhosts

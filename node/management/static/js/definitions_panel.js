@@ -41,7 +41,7 @@ function save(text, name) {
 const PARTS = [['vhosts', 'virtual host'], ['users', 'user'], ['permissions', 'permission'], ['policies', 'policy', 'policies'],
   ['exchanges', 'exchange'], ['queues', 'queue'], ['bindings', 'binding'], ['parameters', 'parameter']];
 
-/** `2 users, 5 queues`: what a document holds. */
+/** The contents of a document in words: `2 users, 5 queues`. */
 export function summary(document) {
   const parts = PARTS.filter(([key]) => Array.isArray(document[key]) && document[key].length)
     .map(([key, noun, many]) => plural(document[key].length, noun, many));
@@ -60,7 +60,7 @@ export function importPanel(view) {
       return;
     }
     const sure = await confirm({
-      title: 'Import definitions?', text: `The file holds ${held}. What is there already stays; users and policies of the same name are changed.`,
+      title: 'Import definitions?', text: `The file holds ${held}. Existing objects stay; users and policies of the same name are changed.`,
       action: 'Import', danger: false,
     });
     if (!sure) return;

@@ -1,4 +1,4 @@
-/** Dialogs: asking before what destroys, telling what was refused, short messages at the edge. */
+/** Dialogs: questions before destructive actions, refusals, and short messages at the edge. */
 
 import { h } from './dom.js';
 
@@ -22,7 +22,7 @@ export function confirm({ title, text = null, action, danger = true, typed = nul
   }, false);
 }
 
-/** Tells something that has to be read. */
+/** Shows a text that the user has to read. */
 export function tell(title, text) {
   return ask(title, (finish) => ({
     body: [h('.dialog-text', null, text)],
@@ -36,7 +36,7 @@ export function refused(error, title = 'That was refused') {
   return tell(title, h('pre.reason', null, error.message));
 }
 
-/** Runs something that changes; shows a refusal of `what`; true when it worked. `done`: text shown then. */
+/** Runs an action; returns true if it worked. A refusal is shown with the name `what`.   done: text after success. */
 export async function attempt(work, done = null, what = 'That') {
   try {
     await work();

@@ -127,7 +127,7 @@ export function plural(count, noun, many = `${noun}s`) {
   return `${number(count)} ${count === 1 ? noun : many}`;
 }
 
-/** What is at a dotted path of an object, as in `message_stats.publish_details.rate`; undefined when a part is missing. */
+/** The value at a dotted path of an object, as in `message_stats.publish_details.rate`; undefined when a part is missing. */
 export function at(object, path) {
   let value = object;
   for (const part of path.split('.')) {

@@ -131,7 +131,7 @@ function refreshControls(actions, updated) {
     actions.reschedule();
   });
   const now = h('button.button.plain', { type: 'button', title: 'Refresh now (r)', 'aria-label': 'Refresh now', onclick: actions.tick }, icon('refresh'));
-  return h('.refresh', null, now, h('span.updated-label', { title: 'When what this page shows was asked for' }, 'as of ', updated), select);
+  return h('.refresh', null, now, h('span.updated-label', { title: 'The time of the data on this page' }, 'as of ', updated), select);
 }
 
 function symbols(actions) {

@@ -1,4 +1,4 @@
-/** What happened to rings, as /api/mirroring/events tells it: which of it is about a queue, in words, in charts. Pure. */
+/** Events of rings from /api/mirroring/events: those of one queue, their texts, their marks in charts. Pure. */
 
 const PREFIX = /^Mirrored queue '.*?' in vhost '.*?': /s;
 const REPAIRS = new Set(['mirror-added', 'mirror-synchronised', 'fully-replicated', 'sync-begun', 'sync-ended']);
@@ -14,12 +14,12 @@ export function eventsOf(events, vhost, name) {
   return events.filter((event) => event.vhost === vhost && event.name === name);
 }
 
-/** Is it more than a queue that gets its copies back? */
+/** True unless the event only says that a queue gets its copies back. */
 export function isNews(event) {
   return !REPAIRS.has(event.kind);
 }
 
-/** What happened: `n2@host took over from n1@host`, or the log's words. */
+/** The text of an event: `n2@host took over from n1@host`, or the log's words. */
 export function eventText(event) {
   const isMasterChange = event.former && event.node && event.kind !== 'data-loss-possible';
   if (isMasterChange) return `${event.node} took over from ${event.former}`;
@@ -32,7 +32,7 @@ export function masterChanges(events) {
   return newestFirst(found).reverse().map((event) => ({ time: event.time / 1000, label: MARKS[event.kind] }));
 }
 
-/** What the kinds of events are called; others go by their own names. */
+/** Names of the kinds of events; other kinds are shown as they are. */
 export const KIND_NAMES = {
   promotion: 'Failover',
   transfer: 'Moved',

@@ -36,7 +36,7 @@ export function limitsTable(view, kind, { canChange, namesOwner }) {
 }
 
 async function lift(view, row) {
-  if (!(await confirm({ title: `Lift ${row.name} of ${row.of}?`, text: 'Without it, there is no bound.', action: 'Lift' }))) return;
+  if (!(await confirm({ title: `Lift ${row.name} of ${row.of}?`, text: 'There is no limit after that.', action: 'Lift' }))) return;
   if (await attempt(() => del(path(KINDS[row.kind].path, row.of, row.name)), 'Lifted')) await view.refresh();
 }
 

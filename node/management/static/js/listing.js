@@ -18,7 +18,7 @@ const DEFAULT_SIZE = 50;
  * @property {boolean} regex
  */
 
-/** Reads a listing of a URL's query; what is missing or makes no sense is as in `defaults`. */
+/** Reads a listing of a URL's query; missing and invalid values are as in `defaults`. */
 export function listingOf(query, defaults = {}) {
   const whole = (name, otherwise, max) => {
     const value = Number(query.get(name));
@@ -78,7 +78,7 @@ export function nameTest(listing) {
  *
  * @param {object[]} rows
  * @param {Listing} listing
- * @param {(row: object) => string} nameOf what the filter looks at
+ * @param {(row: object) => string} nameOf returns the text that is filtered
  * @returns {{items, page, page_count, page_size, filtered_count, total_count, item_count}}
  */
 export function apply(rows, listing, nameOf = (row) => row.name) {

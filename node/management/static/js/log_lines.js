@@ -1,4 +1,4 @@
-/** The lines of a node's log that a page has: what came is added, what is too old goes. Pure. */
+/** The lines of a node's log on a page: new lines are added, the oldest are removed. Pure. */
 
 /** Lines that a page keeps; twice as many as a node. */
 export const KEPT = 2000;
@@ -9,7 +9,7 @@ const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'aler
 export const SHOWN = [['debug', 'All levels'], ['notice', 'Notices and worse'], ['warning', 'Warnings and worse'], ['error', 'Errors and worse']];
 
 /**
- * What an answer of `/api/nodes/NODE/log` adds to lines up to number `last`: the new lines, before them a remark where
+ * The lines that an answer of `/api/nodes/NODE/log` adds after number `last`: the new ones, before them a remark where
  * some are missing.
  *
  * @param {number} last 0: nothing is known yet
@@ -24,7 +24,7 @@ export function added(last, answer) {
   return { lines: missing > 0 ? [remark(`${missing} lines came too fast to be shown.`), ...lines] : lines, last: answer.last };
 }
 
-/** Is a line to be shown?  @param {string} level the lowest @param {string} text a part of it; case doesn't matter */
+/** True if a line is to be shown.  @param {string} level the lowest @param {string} text a part of it; case doesn't matter */
 export function isShown(line, level, text) {
   if (line.isRemark) return true;
   return LEVELS.indexOf(line.level) >= LEVELS.indexOf(level) && line.text.toLowerCase().includes(text.toLowerCase());

@@ -5,10 +5,10 @@ import { basic, confirmSession, startSession } from './auth.js';
 import { fill, h } from './dom.js';
 
 /**
- * Shows the page in `root`; resolves when somebody is logged in.
+ * Shows the page in `root`; resolves when a user is logged in.
  *
  * @param {HTMLElement} root
- * @param {string|null} message why one has to log in again
+ * @param {string|null} message the reason why the user has to log in again
  */
 export function loginPage(root, message) {
   return new Promise((resolve) => {

@@ -10,7 +10,7 @@ import { button } from './parts.js';
 /**
  * @param {object} view the page's view
  * @param {string} name of the node
- * @returns {{element: HTMLElement, update: (node: object) => void}} empty for who may not; `update` with each new row of the node
+ * @returns {{element: HTMLElement, update: (node: object) => void}} empty for users without the right; `update` with each new row of the node
  */
 export function maintenanceButton(view, name) {
   const drain = button('Drain', () => act(view, name, 'drain', drainText(name)), { hint: 'Maintenance mode: masters move away, clients are disconnected' });
@@ -24,12 +24,12 @@ export function maintenanceButton(view, name) {
   return { element, update };
 }
 
-/** What draining means, and what it would mean when nobody can take over. */
+/** The effect of draining, with a warning when no other node can take over. */
 function drainText(name) {
   const others = cluster.nodes.filter((node) => node.name !== name && node.running !== false && !node.being_drained);
   const text = 'Its masters move to synchronised mirrors, its clients are disconnected and have to go elsewhere, and it takes no new ones. The node keeps running until it is stopped or revived.';
   if (others.length) return text;
-  return [h('p', null, text), h('p.problem', null, 'No other node serves clients: nobody could take over, and nobody could connect.')];
+  return [h('p', null, text), h('p.problem', null, 'No other node serves clients: no node could take over, and no client could connect.')];
 }
 
 async function act(view, name, action, text) {

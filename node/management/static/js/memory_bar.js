@@ -1,4 +1,4 @@
-/** Where a node's memory goes: one bar, and the parts by size. */
+/** A node's use of memory: one bar, and the parts by size. */
 
 import { h } from './dom.js';
 import { bytes, percent } from './format.js';

@@ -1,4 +1,4 @@
-/** Looking into the messages of a queue: what came with each, and its payload as text, JSON, hexadecimal or base64. */
+/** Looking into the messages of a queue: the properties of each, and its payload as text, JSON, hexadecimal or base64. */
 
 import { path, post } from './api.js';
 import { attempt, confirm } from './dialog.js';

@@ -1,4 +1,4 @@
-/** The nodes with what they use of what they have. */
+/** The nodes and their use of resources. */
 
 import { del, path } from './api.js';
 import { can } from './auth.js';
@@ -57,7 +57,7 @@ export function nodesTable(view) {
     caption: 'Nodes',
     key: (node) => node.name,
     rowClass: (node) => (node.running === false ? 'is-dim' : ''),
-    empty: 'No nodes to see.',
+    empty: 'No nodes.',
     columns: [
       { id: 'name', title: 'Name', cell: (node) => link.node(node.name) },
       { id: 'state', title: 'State', cell: health },

@@ -1,5 +1,5 @@
 /**
- * Which file shows what, in the order in which routes are tried. `tab` is the tab that is lit; admin pages also appear in
+ * The file of each page, in the order in which routes are tried. `tab` is the tab that is lit; admin pages also appear in
  * the menu of the admin tab, when the user has the tag that they need.
  */
 

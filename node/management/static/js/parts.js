@@ -107,7 +107,7 @@ export function button(label, onclick, { danger = false, primary = false, small 
   return element;
 }
 
-/** What a page says when its object is gone. */
+/** The notice of a page whose object is gone. */
 export function notFound(view, what) {
   fill(view.body, h('.notice', null, h('h1', null, 'Not found'), h('p', null, what)));
 }

@@ -49,7 +49,7 @@ function indented(json) {
   return out;
 }
 
-/** Address, sixteen bytes, and what of them is ASCII; a line for each sixteen, at most HEX_MAX bytes. */
+/** Lines of an address, sixteen bytes, and their ASCII characters; at most HEX_MAX bytes. */
 export function hexDump(bytes) {
   const lines = [];
   for (let at = 0; at < Math.min(bytes.length, HEX_MAX); at += 16) {

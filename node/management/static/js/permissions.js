@@ -10,7 +10,7 @@ import { Table } from './table.js';
 
 const expression = (text) => h('code', null, text === '' ? '(nothing)' : text);
 
-/** @param {'user'|'vhost'} of what the page is about: the table names the other */
+/** @param {'user'|'vhost'} of the subject of the page: the table names the other one */
 export function permissionsTable(view, of) {
   return new Table({
     key: (row) => JSON.stringify([row.vhost, row.user]),

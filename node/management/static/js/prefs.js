@@ -1,4 +1,4 @@
-/** What a browser remembers between visits: theme, refresh interval, virtual host, columns, chart ranges, folded sections. */
+/** The preferences that a browser remembers between visits: theme, refresh interval, virtual host, columns, chart ranges, folded sections. */
 
 const KEY = 'fluffle.prefs';
 
@@ -7,7 +7,7 @@ function all() {
     const value = JSON.parse(window.localStorage.getItem(KEY) ?? '{}');
     return value && typeof value === 'object' ? value : {};
   } catch {
-    return {}; // storage refused, or not ours: defaults do
+    return {}; // the storage is refused, or damaged: the defaults hold
   }
 }
 

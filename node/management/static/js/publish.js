@@ -49,7 +49,7 @@ export function publishForm(view, vhost, exchange, queue = null) {
     });
     if (!worked) return;
     if (routed) toast('Published');
-    else toast('Published, but no queue took it', 'warn');
+    else toast('Published, but the message reached no queue', 'warn');
     await view.refresh();
   });
 }

@@ -1,11 +1,11 @@
-/** What destroys or moves: each asks first, and says what is lost. */
+/** Actions that drop or delete: each asks first, and says which messages are lost. */
 
 import { del, getIfAny, path } from './api.js';
 import { attempt, confirm } from './dialog.js';
 import { plural } from './format.js';
 import { go } from './router.js';
 
-/** How many messages a queue has, for a question; null when nobody can tell. */
+/** How many messages a queue has, for a question; null when it is not known. */
 async function messagesIn(where) {
   const queue = await getIfAny(where, { params: { columns: 'messages,messages_ready,consumers' }, quiet: true });
   return queue ?? {};
@@ -15,7 +15,7 @@ export async function purgeQueue(view, vhost, name) {
   const where = path('queues', vhost, name);
   const { messages_ready: ready } = await messagesIn(where);
   const what = typeof ready === 'number' ? `${plural(ready, 'message')} that nobody has got yet` : 'all messages that nobody has got yet';
-  const text = `This drops ${what} from ${name}. What consumers hold unacknowledged stays.`;
+  const text = `This drops ${what} from ${name}. Unacknowledged messages stay.`;
   if (!(await confirm({ title: 'Purge this queue?', text, action: 'Purge' }))) return;
   if (await attempt(() => del(`${where}/contents`), 'Purged')) await view.refresh();
 }

@@ -1,5 +1,5 @@
 /**
- * The ring of a mirrored queue, drawn: who is master, in which order its copies hand messages on, which of them have all
+ * The ring of a mirrored queue as a drawing: its master, the order in which its copies pass messages on, which of them have all
  * messages, and how far the others are.
  */
 
@@ -13,7 +13,7 @@ const DISC = 30; // of a node
 const PROGRESS = DISC + 6; // of the arc around a node that is being synchronised
 const LETTERS = { master: 'M', synced: 'S', syncing: '↻', joining: '…', behind: 'U', down: '×', absent: '–' };
 
-/** What the roles are called in legends and cells. */
+/** The names of the roles in legends and cells. */
 export const ROLES = {
   master: 'master',
   synced: 'synchronised',
@@ -25,7 +25,7 @@ export const ROLES = {
 };
 
 /**
- * What each copy of a queue is, in ring order, the master first; after them the places that should have one and have none.
+ * The role of each copy of a queue, in ring order, the master first; after them the places where a copy is missing.
  *
  * @param {object} ring a row of /api/mirroring/rings
  * @param {string[]|null} running names of the nodes that run; null when that is not known
@@ -101,7 +101,7 @@ export function drawRing(ring, running = null) {
   );
 }
 
-/** What the drawing says, for who does not see it. */
+/** The content of the drawing as text, for users who do not see it. */
 function sentence(ring, members) {
   return `Ring of ${ring.name}: ${members.map(({ node, text }) => `${node} ${text}`.trim()).join(', ')}`;
 }
@@ -142,7 +142,7 @@ function middle(ring, members) {
   ];
 }
 
-/** In the words that queues use: the metadata's `live` is what others call running. */
+/** Converts a state to the words that queues use: the metadata's `live` is what others call running. */
 function stateOf({ state }) {
   return !state || state === 'live' ? 'running' : state;
 }

@@ -14,7 +14,7 @@ const EVENTS_SHOWN = 6;
 const MIRRORS = new Set(['synced', 'syncing', 'behind', 'joining']);
 const TONES = { master: 'info', synced: 'good', syncing: 'warn', joining: 'warn', behind: 'warn', down: 'bad', absent: 'quiet' };
 
-/** Names of the nodes that run; null for who may not see nodes. */
+/** Names of the nodes that run; null for users who may not see nodes. */
 export function runningNodes() {
   return cluster.nodes.length ? cluster.nodes.filter((node) => node.running !== false).map((node) => node.name) : null;
 }
@@ -68,12 +68,12 @@ export class RingPanel {
     if (await attempt(() => post(this.where, { action }), done)) await this.view.refresh();
   }
 
-  /** The button that makes a mirror the master; it is there for all mirrors, so that one learns of it. */
+  /** The button that makes a mirror the master; all mirrors have it, so that users find it. */
   moveButton({ node, role }) {
     if (!can('administrator') || !MIRRORS.has(role)) return null;
     const isReady = role === 'synced';
     const element = button('Make master', () => this.move(node), {
-      small: true, hint: isReady ? `Make the mirror on ${node} the master` : 'It has not got all messages yet',
+      small: true, hint: isReady ? `Make the mirror on ${node} the master` : 'This mirror does not have all messages yet',
     });
     element.setAttribute('aria-label', `Make ${node} the master`);
     element.disabled = !isReady;
@@ -116,12 +116,12 @@ function copyList(members, wanted, moveButton) {
   return h('div', null, h('p.ring-safety', null, safe), h('ol.copies', { 'aria-label': 'Copies in ring order' }, rows));
 }
 
-/** What kind of event it was. */
+/** The badge with the kind of an event. */
 export function kindBadge(event) {
   return badge(KIND_NAMES[event.kind] ?? event.kind, eventTone(event));
 }
 
-/** What happened to rings, newest first. `isOfOne`: all are of the queue that the page is about. */
+/** Events of rings, newest first. `isOfOne`: all are of the queue that the page is about. */
 export function eventList(events, { isOfOne = false } = {}) {
   if (!events.length) return h('p.quiet', null, 'Nothing has happened lately.');
   return h('ol.events', null, events.map((event) => h('li', null,

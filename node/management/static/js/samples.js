@@ -16,8 +16,8 @@ export function rangesFor(kept) {
 }
 
 /**
- * `details.samples` as values over time, oldest first: [[seconds], [values]]. Where nobody knows what was before the oldest
- * one, a null stands at the begin of the range: a gap.
+ * `details.samples` as values over time, oldest first: [[seconds], [values]]. Where the time before the oldest sample is not known,
+ * a null stands at the beginning of the range: a gap.
  */
 export function lengths(details) {
   const samples = [...(details?.samples ?? [])].reverse();
@@ -25,7 +25,7 @@ export function lengths(details) {
   return [samples.map((sample) => sample.timestamp / 1000), samples.map((sample) => sample.sample)];
 }
 
-/** Since when the lengths of an object are known, for `Chart.mark`, if that is not all of what was asked for. */
+/** Since when the lengths of an object are known, for `Chart.mark`, if it is later than the begin of the range. */
 export function knownSince(details) {
   return details?.known_since ? [{ time: details.known_since / 1000, label: 'nodes came or went', isOnlyMark: true }] : [];
 }
@@ -59,10 +59,10 @@ export function aligned(series) {
 const PATIENCE_MS = 12_000;
 
 /**
- * Why a chart has nothing to draw. What was never counted has no details at all.
+ * The reason why a chart has nothing to draw. A counter that was never counted has no details at all.
  *
  * @param {boolean} isOfRates rates of counters, not lengths
- * @param {object[]} details those of its series, undefined for who has none
+ * @param {object[]} details those of its series, undefined for a series without
  * @param {number} waited since the chart was shown first, ms
  */
 export function whyEmpty(isOfRates, details, waited) {
@@ -82,7 +82,7 @@ export function begunAt([times, ...columns], since) {
   return [times, ...columns.map((column) => {
     const begun = column.findIndex((value, index) => value || times[index] > since + 2 * step);
     const first = begun < 0 ? times.length : begun;
-    const isOlder = times[first] < since - 2 * step; // it knows of the time before: the master was here earlier
+    const isOlder = times[first] < since - 2 * step; // it has samples from before: the master was on this node earlier
     return isOlder ? column : column.map((value, index) => (index < first ? null : value));
   })];
 }

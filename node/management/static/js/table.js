@@ -250,7 +250,7 @@ export class PagedList {
   /** Looks at the list in another way: keeps that in the URL and fetches. */
   change(listing) {
     this.listing = listing;
-    this.selection?.clear(); // nobody acts on rows that they don't see
+    this.selection?.clear(); // an action must not concern rows that are not shown
     const query = toQuery(listing, this.defaults, this.query);
     for (const name of [...this.query.keys()]) this.query.delete(name);
     for (const [name, value] of query) this.query.set(name, value);
@@ -264,7 +264,7 @@ export class PagedList {
     if (page !== this.listing.page) this.change({ ...this.listing, page });
   }
 
-  /** Fetches the page and shows it. A filter that makes no sense is said beside the filter. */
+  /** Fetches the page and shows it. An invalid filter is reported beside the filter. */
   async refresh() {
     const { listing } = this;
     try {
@@ -338,7 +338,7 @@ export class PagedList {
     if (state === this.actionsState) return; // the same rows: a button that has the focus stays
     this.actionsState = state;
     const run = (action) => async () => {
-      if ((await action.run(chosen)) === false) return; // thought better of
+      if ((await action.run(chosen)) === false) return; // the user has cancelled
       this.selection.clear();
       await this.view.refresh();
     };

@@ -15,7 +15,7 @@ export function applyTheme() {
   document.dispatchEvent(new Event('fluffle:theme'));
 }
 
-/** To the other one. When that is the system's wish, the choice is forgotten: the page follows the system again. */
+/** Changes to the other theme. If the system wants that one, the choice is forgotten: the page follows the system again. */
 export function toggleTheme() {
   const next = theme() === 'dark' ? 'light' : 'dark';
   setPref('theme', next === (system.matches ? 'dark' : 'light') ? undefined : next);

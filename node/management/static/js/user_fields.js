@@ -1,4 +1,4 @@
-/** What forms about users share: passwords and tags. */
+/** The fields that forms about users share: passwords and tags. */
 
 import { tagsOf } from './auth.js';
 import { h } from './dom.js';
@@ -29,7 +29,7 @@ export function tagChips(target) {
   return h('.chips', { role: 'group', 'aria-label': 'Known tags' }, TAGS.map(([tag, hint]) => h('button.chip', { type: 'button', title: hint, onclick: () => toggle(tag) }, tag)));
 }
 
-/** How one logs in: a password, its hash, or not at all. */
+/** The choice of login: a password, its hash, or none. */
 export function passwordFields() {
   const kind = select('kind', [['password', 'Password'], ['hash', 'Hash of a password'], ['none', 'No password']]);
   const password = input('password', { type: 'password', autocomplete: 'new-password', required: true });
@@ -53,7 +53,7 @@ export function passwordFields() {
   return [field('Logs in with', kind), ...labels, hashed];
 }
 
-/** What the API takes of these fields. */
+/** The values of these fields for the API. */
 export function passwordOf({ kind, password, password_hash }) {
   if (kind === 'password') return { password };
   return { password_hash: kind === 'hash' ? password_hash : '' };

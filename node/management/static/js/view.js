@@ -1,4 +1,4 @@
-/** One shown page: what `render` gets. It ends when the user goes elsewhere. */
+/** One shown page, the argument of `render`. It ends when the user leaves the page. */
 
 import { ApiError, currentVhost } from './api.js';
 import { fill, h } from './dom.js';
@@ -56,7 +56,7 @@ export class View {
     if (error.isOutage) return; // the banner tells
     if (error.status === 404) this.notice('Not found', 'It may have been deleted, or expired.');
     else if (error.status === 401) this.notice('Not allowed', error.message);
-    else this.notice('That didn’t work', error.message);
+    else this.notice('The request failed', error.message);
   }
 
   /** Puts a notice in the place of the page, and stops refreshing. */

@@ -1,4 +1,4 @@
-/** A channel: its rates, its consumers, what it waits for. */
+/** A channel: its rates, its consumers, and the messages that it waits for. */
 
 import { get, path } from '../api.js';
 import { Chart, rangeParams, rangePicker } from '../chart.js';
@@ -71,7 +71,7 @@ function detailsOf(channel) {
   ];
 }
 
-/** What goes to which exchange and comes from which queue; only where the server counts in detail. */
+/** The rates by exchange and by queue; only where the server counts in detail. */
 function flowsTables() {
   const publishes = new Table({
     key: (row) => JSON.stringify(row.exchange),

@@ -1,4 +1,4 @@
-/** All channels: modes, what is unacknowledged and unconfirmed, rates. */
+/** All channels: modes, unacknowledged and unconfirmed messages, rates. */
 
 import { isClustered, showsVhosts } from '../cluster.js';
 import { nodeColumn, rateColumn, userColumn, vhostColumn } from '../columns.js';

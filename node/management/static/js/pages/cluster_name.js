@@ -18,7 +18,7 @@ export async function render(view) {
   const nodes = new Table({
     key: (row) => row.name,
     caption: 'nodes',
-    empty: 'Nothing known of the nodes.',
+    empty: 'No facts about the nodes are known.',
     columns: [
       { id: 'name', title: 'Node', cell: (row) => link.node(row.name) },
       { id: 'state', title: 'State', cell: (row) => (row.running === false ? state('down', 'bad') : state('running', 'good')) },

@@ -1,4 +1,4 @@
-/** A connection: its traffic, its channels, what its client says of itself; closing it. */
+/** A connection: its traffic, its channels, its client's properties; closing it. */
 
 import { del, get, path } from '../api.js';
 import { Chart, rangeParams, rangePicker } from '../chart.js';

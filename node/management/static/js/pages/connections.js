@@ -1,4 +1,4 @@
-/** All connections: who is connected from where, how much flows; closing them. */
+/** All connections: users, addresses, traffic; closing them. */
 
 import { del, path } from '../api.js';
 import { bulk } from '../bulk.js';
@@ -20,7 +20,7 @@ export async function render(view) {
     fields: ['name', 'vhost'],
     key: (row) => row.name,
     actions: [{ label: 'Close', danger: true, run: close }],
-    empty: 'Nobody is connected.',
+    empty: 'No connections.',
   });
   view.turn = (by) => list.turn(by);
   append(view.body, h('.page-head', null, h('h1', null, 'Connections')), list.element);

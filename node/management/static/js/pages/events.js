@@ -1,4 +1,4 @@
-/** What happened to mirrored queues, of all of them: failovers, lost mirrors, repairs; filtered by kind and by name. */
+/** Events of all mirrored queues: failovers, lost mirrors, repairs; filtered by kind and by name. */
 
 import { get } from '../api.js';
 import { showsVhosts } from '../cluster.js';

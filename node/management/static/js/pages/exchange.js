@@ -1,4 +1,4 @@
-/** An exchange: its rates, what is bound to it and what it is bound to, publishing, deleting. */
+/** An exchange: its rates, its bindings in both directions, publishing, deleting. */
 
 import { del, get, path } from '../api.js';
 import { bindExchangeForm, bindingsList } from '../bindings.js';

@@ -13,7 +13,7 @@ import { PagedList } from '../table.js';
 
 export const title = 'Exchanges';
 
-const CHIPS = [{ key: 'alternate-exchange', label: 'Alternate exchange', hint: 'alternate-exchange: where messages go that no binding takes' }];
+const CHIPS = [{ key: 'alternate-exchange', label: 'Alternate exchange', hint: 'alternate-exchange: takes the messages that match no binding' }];
 
 export async function render(view) {
   const list = new PagedList(view, {
@@ -33,7 +33,7 @@ export async function render(view) {
 
 function remove(rows) {
   return bulk(rows, rows.map((row) => row.name), {
-    verb: 'Delete', noun: 'exchange', text: 'Their bindings go with them. What is published to them afterwards is an error of the channel.', isTyped: true,
+    verb: 'Delete', noun: 'exchange', text: 'Their bindings go with them. Publishing to a deleted exchange closes the channel with an error.', isTyped: true,
     each: (row) => del(path('exchanges', row.vhost, row.name)),
   });
 }

@@ -1,4 +1,4 @@
-/** The log of a node as it is written: its last lines, and each that comes; by level and by a word. */
+/** The log of a node as it is written: its last lines, and each new one; filtered by level and by a word. */
 
 import { get, path } from '../api.js';
 import { cluster } from '../cluster.js';

@@ -1,4 +1,4 @@
-/** One node: what it uses, its disk and network, where its memory goes, how it is set up. */
+/** One node: its use of resources, its disk and network, its use of memory, its configuration. */
 
 import { get, path } from '../api.js';
 import { can } from '../auth.js';
@@ -101,7 +101,7 @@ function show(shown, node) {
   patch(shown.setup, setup(node));
 }
 
-/** When it started, for `Chart.mark`: nothing was measured before. To the second, as it is told anew each time. */
+/** The start of the node, for `Chart.mark`: there are no samples before. Rounded to the second, as each answer computes it anew. */
 function startOf({ uptime }) {
   return typeof uptime === 'number' ? [{ time: Math.round((Date.now() - uptime) / 1000), label: 'started' }] : [];
 }

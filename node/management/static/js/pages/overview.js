@@ -113,7 +113,7 @@ function tiles(overview) {
   ];
 }
 
-/** What an operator should know, beside what the banners say. */
+/** Notes for the operator, in addition to the banners. */
 function notes(overview, nodes) {
   const found = [];
   if (overview.statistics_db_event_queue > 1000) {
@@ -132,7 +132,7 @@ function portsTable() {
   return new Table({
     caption: 'Ports',
     key: (row) => `${row.node} ${row.protocol} ${row.ip_address} ${row.port}`,
-    empty: 'Nothing listens.',
+    empty: 'No listeners.',
     columns: [
       { id: 'protocol', title: 'Protocol', cell: (row) => [row.protocol, ' ', /ssl|https|tls/.test(row.protocol) && badge('TLS', 'good')] },
       { id: 'node', title: 'Node', cell: (row) => link.node(row.node) },

@@ -1,4 +1,4 @@
-/** A queue: how it does, its ring, what is bound to it and consumes from it, and everything that can be done with it. */
+/** A queue: its rates and lengths, its ring, its bindings and consumers, and all actions on it. */
 
 import { get, getIfAny, path } from '../api.js';
 import { bindQueueForm, bindingsList } from '../bindings.js';

@@ -1,4 +1,4 @@
-/** All queues: how they do, where their mirrors are; adding, purging, deleting and synchronising them. */
+/** All queues: their lengths and rates, their mirrors; adding, purging, deleting and synchronising them. */
 
 import { currentVhost, del, path, post, put } from '../api.js';
 import { can } from '../auth.js';
@@ -13,7 +13,7 @@ import { link, section } from '../parts.js';
 import { QUEUE_CHIPS, mirrorBadges, queueFeatures, queueState } from '../queue_marks.js';
 import { PagedList } from '../table.js';
 
-/** What a queue can be: [value of x-queue-type, label]. */
+/** The types of queues: [value of x-queue-type, label]. */
 const TYPES = [['', 'Default of the virtual host'], ['classic', 'Classic'], ['quorum', 'Quorum']];
 
 export const title = 'Queues';
@@ -59,7 +59,7 @@ function columns(vhost) {
     { id: 'features', title: 'Features', fields: FEATURE_FIELDS, cell: queueFeatures },
     { id: 'state', title: 'State', sort: 'state', fields: STATE_FIELDS, cell: queueState },
     { id: 'consumers', title: 'Consumers', number: true, off: true, sort: 'consumers', fields: ['consumers'], cell: (row) => number(row.consumers) },
-    { id: 'capacity', title: 'Capacity', hint: 'How much of the time its consumers could take a message at once', number: true, off: true,
+    { id: 'capacity', title: 'Capacity', hint: 'Share of the time in which a consumer could take a message at once', number: true, off: true,
       sort: 'consumer_capacity', fields: ['consumer_capacity', 'consumer_utilisation'], cell: (row) => percent(row.consumer_capacity ?? row.consumer_utilisation) },
     { id: 'memory', title: 'Memory', number: true, off: true, sort: 'memory', fields: ['memory'], cell: (row) => bytes(row.memory) },
     count('ready', 'Ready', 'messages_ready', { hint: 'Messages that wait for a consumer' }),
@@ -82,7 +82,7 @@ function columns(vhost) {
 function actions() {
   const names = (rows) => rows.map((row) => row.name);
   const purge = (rows) => bulk(rows, names(rows), {
-    verb: 'Purge', noun: 'queue', text: 'All messages that are ready are dropped for good.',
+    verb: 'Purge', noun: 'queue', text: 'All ready messages are dropped. This cannot be undone.',
     each: (row) => del(`${path('queues', row.vhost, row.name)}/contents`),
   });
   const remove = (rows) => bulk(rows, names(rows), {

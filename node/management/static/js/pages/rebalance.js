@@ -1,4 +1,4 @@
-/** Rebalancing: what it would move, how many masters each node would have, and doing it. */
+/** Rebalancing: the moves that it would make, the masters of each node after them, and a button that begins it. */
 
 import { get, post } from '../api.js';
 import { can } from '../auth.js';
@@ -18,7 +18,7 @@ export async function render(view) {
     id: 'moves',
     noun: 'move',
     key: (row) => JSON.stringify([row.vhost, row.name]),
-    empty: 'Nothing would move.',
+    empty: 'No master would move.',
     rows: () => plan?.moves ?? [],
     columns: [
       { id: 'queue', title: 'Queue', sort: 'name', cell: (row) => link.queue(row.vhost, row.name) },

@@ -1,4 +1,4 @@
-/** The ring of one queue on a page of its own: the drawing, its copies, and all that happened to it. */
+/** The ring of one queue on a page of its own: the drawing, its copies, and its events. */
 
 import { get, getIfAny, path } from '../api.js';
 import { a, append, h, patch } from '../dom.js';

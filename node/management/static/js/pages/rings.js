@@ -1,4 +1,4 @@
-/** All mirrored queues: who is master of what, what a lost node would take along, what happened. */
+/** All mirrored queues: their masters, the queues that would be lost with a node, and events. */
 
 import { get } from '../api.js';
 import { cluster, events as clusterEvents } from '../cluster.js';
@@ -61,7 +61,7 @@ function followNodes(view, list) {
   clusterEvents.addEventListener('change', check, { signal: view.signal });
 }
 
-/** All nodes, in one order: those of the cluster, for who may see them. */
+/** All nodes, in one order: those of the cluster, for users who may see them. */
 function nodesOf() {
   return cluster.nodes.map((node) => node.name).sort();
 }
@@ -128,7 +128,7 @@ function tilesOf({ rings, danger }) {
   ];
 }
 
-/** For each node: masters, mirrors, and what would be unavailable without it. */
+/** For each node: masters, mirrors, and the queues that would be unavailable without it. */
 function nodesTable(nodes) {
   const running = runningNodes();
   const rows = Object.entries(nodes).sort(([one], [other]) => (one < other ? -1 : 1)).map(([node, { masters, mirrors, alone }]) =>

@@ -52,7 +52,7 @@ export async function render(view, { name }) {
   });
 }
 
-/** The hash stays: a PUT without one would take the password away. */
+/** Sends the hash, too: a PUT without one would remove the password. */
 function tagsForm(view, where, tags) {
   return form([field('Tags', tags, 'Separated by commas'), tagChips(tags)], 'Set tags', async (values) => {
     const work = async () => {

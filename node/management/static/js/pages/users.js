@@ -1,4 +1,4 @@
-/** Users: their tags, where they may go; adding one. */
+/** Users: their tags and virtual hosts; adding one. */
 
 import { get, path, put } from '../api.js';
 import { attempt } from '../dialog.js';

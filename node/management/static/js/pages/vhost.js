@@ -1,4 +1,4 @@
-/** A virtual host: its messages, who may use it, tracing, limits. */
+/** A virtual host: its messages, permissions, tracing, limits. */
 
 import { del, get, getIfAny, path, put } from '../api.js';
 import { can } from '../auth.js';
@@ -88,7 +88,7 @@ function parts(view, name, kept) {
   return { all, head, lengths, rates, details, permissions, topics, limits, trace };
 }
 
-/** The rest of it goes along: a PUT forgets what it doesn't say. */
+/** Sends all other fields, too: a PUT resets the missing ones. */
 async function turnTracing(view, name, tracing) {
   const work = async () => {
     const vhost = await get(path('vhosts', name));

@@ -1,4 +1,4 @@
-/** Virtual hosts: what is in each, how busy it is; adding one. */
+/** Virtual hosts: their contents and rates; adding one. */
 
 import { get, path, put } from '../api.js';
 import { attempt } from '../dialog.js';
@@ -41,13 +41,13 @@ export async function render(view) {
   await view.every(() => list.refresh());
 }
 
-/** Is it served on all nodes? */
+/** The state of a virtual host: running if all nodes serve it. */
 export function vhostState(vhost) {
   const bad = Object.entries(vhost.cluster_state ?? {}).filter(([, how]) => how !== 'running').map(([node, how]) => `${how} on ${node}`);
   return bad.length ? state(bad.join(', '), 'bad') : state('running', 'good');
 }
 
-/** RabbitMQ writes the word `undefined` for what is not set. */
+/** RabbitMQ writes the word `undefined` for a missing value. */
 export function described(text) {
   return text === 'undefined' ? '' : text ?? '';
 }
