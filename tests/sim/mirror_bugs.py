@@ -3,12 +3,15 @@
 Source: reliability §5.2 (mutation audit).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cluster.gm_ring import member
+from cluster.mirror import post
 from cluster.mirror.batch import Roll
 from cluster.mirror.copy import Copy
 from cluster.mirror.follower import Follower
@@ -22,14 +25,17 @@ from cluster.mirror.sync_target import Spare
 from cluster.remote.remote_queue import RemoteQueue
 from node.broker import belongings
 from node.broker.damages import Damages
+from node.catalogue.mirrors import promotion
 from node.catalogue.mirrors.views import View
 from node.client.channel import Channel
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Belongings
+from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 from node.queue.queue import Queue
 from node.queue.storage import Waiter
 from node.store import rereading
+from node.store.completeness import Completeness
 from node.store.queue_index import QueueIndex
 from node.store.scrubber import Scrubber
 
@@ -420,6 +426,72 @@ def _findings_ignored(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _losses_untold(patch: pytest.MonkeyPatch) -> None:
+    """Mirrors do not hear which messages their master has lost, and owe them for ever."""
+    whole = Damages._give_up
+
+    def give_up(self: Damages, queue: Queue, lost: NumberSet, reason: str) -> None:
+        mirror, queue.mirror = queue.mirror, None
+        try:
+            whole(self, queue, lost, reason)
+        finally:
+            queue.mirror = mirror
+
+    patch.setattr(Damages, "_give_up", give_up)
+
+
+def _other_copies_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The copies that were not taken after a total restart are removed before a mirror is synchronised."""
+    whole = promotion._revived_from
+
+    def revived_from(view: View, offer: tuple[str, int, int]) -> View:
+        return replace(whole(view, offer), kept=(), common=0)
+
+    patch.setattr(promotion, "_revived_from", revived_from)
+
+
+def _missing_ends_unnoticed(patch: pytest.MonkeyPatch) -> None:
+    """A store takes a file for whole although its end is missing, which was synced."""
+    patch.setattr(Completeness, "_has_all", lambda self, file, size, meaning: True)
+
+
+def _own_clock_trusted(patch: pytest.MonkeyPatch) -> None:
+    """A mirror takes times of the master's clock for times of its own clock."""
+    patch.setattr(Copy, "hear_clock", lambda self, at_ms, now: None)
+
+
+def _frames_without_bound(patch: pytest.MonkeyPatch) -> None:
+    """All that a neighbour is to hear goes into one message, and all messages for a node into one frame."""
+    patch.setattr(member, "parts", lambda message: [message])
+    patch.setattr(post, "_joined", lambda parcels: [b"".join(parcels)])
+
+
+def _node_without_bound(patch: pytest.MonkeyPatch) -> None:
+    """Each queue may have its 16 MiB under way, however many queues a node is master of."""
+    patch.setattr(Group, "is_node_full", property(lambda self: False))
+
+
+def _neighbour_blamed(patch: pytest.MonkeyPatch) -> None:
+    """The neighbour that passes nonsense on has to start anew, not the node that said it."""
+
+    def deliver(self: Group, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+        if self.follower is not None:
+            self.follower.deliver(origin, first, payloads)
+            self.take_up()
+
+    patch.setattr(Group, "deliver", deliver)
+
+
+OF_STORIES: dict[str, Any] = {
+    "other copies go at once": _other_copies_go_at_once,
+    "missing ends unnoticed": _missing_ends_unnoticed,
+    "own clock trusted": _own_clock_trusted,
+    "frames without bound": _frames_without_bound,
+    "node without bound": _node_without_bound,
+    "neighbour blamed": _neighbour_blamed,
+}
+"""The bugs that only stories find: no seed has clocks so far apart, frames so large, or a node that says nonsense."""
+
 BUGS: dict[str, Any] = {
     "confirm at once": _confirm_at_once,
     "confirm unsettled": _confirm_unsettled,
@@ -461,6 +533,8 @@ BUGS: dict[str, Any] = {
     "read errors stay": _read_errors_stay,
     "unreadable at promotion is gone": _unreadable_at_promotion_is_gone,
     "findings ignored": _findings_ignored,
+    "losses untold": _losses_untold,
+    **OF_STORIES,
 }
 
 AUDIT: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {

@@ -11,6 +11,7 @@ import pytest
 
 from cluster.metadata import journal_file
 from cluster.metadata.core import Core, _Trimmed
+from cluster.metadata.debts import Debts
 from cluster.metadata.disk_watch import DiskWatch
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.outbox import Outbox
@@ -114,6 +115,11 @@ def _hole_is_damage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(journal_file, "_is_unwritten", lambda data, bad_at, length, behind: False)
 
 
+def _old_copy_votes(patch: pytest.MonkeyPatch) -> None:
+    """A member whose data directory went back in time votes at once."""
+    patch.setattr(Debts, "owes", lambda self, last_index: False)
+
+
 BUGS: dict[str, Any] = {
     "no barrier": _no_barrier,
     "no dedup": _no_dedup,
@@ -125,6 +131,7 @@ BUGS: dict[str, Any] = {
     "stuck leader stays": _stuck_leader_stays,
     "resignation waits": _resignation_waits,
     "hole is damage": _hole_is_damage,
+    "old copy votes": _old_copy_votes,
 }
 
 LIVENESS_BUGS = ("stuck leader stays", "resignation waits")

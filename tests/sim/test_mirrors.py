@@ -14,11 +14,18 @@ from time import monotonic
 
 import pytest
 
-from tests.cluster.mirror import test_giving_up, test_group, test_ring_watch
+from tests.cluster.mirror import (
+    test_clocks,
+    test_giving_up,
+    test_group,
+    test_mirrors_frames,
+    test_ring_watch,
+    test_total_restart,
+)
 from tests.cluster.mirror.test_follower import two_origins_wait
 from tests.seeds import fresh_seeds
 from tests.sim.audit import finding_seed
-from tests.sim.mirror_bugs import AUDIT, bug
+from tests.sim.mirror_bugs import AUDIT, OF_STORIES, bug
 from tests.sim.mirror_faults import run_seed
 from tests.sim.mirror_world import Violation
 
@@ -115,6 +122,12 @@ def test_waits_that_are_joined_are_found() -> None:
     two_origins_wait()
 
 
+def _patched(story: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """Run a story that makes bounds small."""
+    with pytest.MonkeyPatch.context() as patch:
+        story(patch)
+
+
 HISTORIES: dict[str, Callable[[], None]] = {
     "own writes forgotten": test_group.test_what_a_former_master_has_not_written_is_waited_for,
     "lost joins again": partial(test_giving_up.test_a_mirror_that_left_the_ring_gets_another_copy, "n2"),
@@ -126,6 +139,14 @@ HISTORIES: dict[str, Callable[[], None]] = {
     ),
     "declines and begins": test_ring_watch.test_who_declines_does_not_begin_when_the_last_word_comes_after_all,
     "disks unwatched": partial(test_ring_watch.test_a_mirror_whose_disk_hangs_goes, "n3"),
+    "other copies go at once": test_total_restart.test_the_other_copies_stay_until_a_mirror_is_synchronised,
+    "missing ends unnoticed": partial(test_total_restart.test_it_is_waited_for, "the end of the journal"),
+    "own clock trusted": partial(test_clocks.test_messages_live_as_long_on_another_master, 120.0, False),
+    "frames without bound": partial(_patched, test_mirrors_frames.test_no_frame_is_too_large),
+    "node without bound": partial(
+        _patched, test_mirrors_frames.test_too_much_under_way_at_a_node_holds_up_its_publishers
+    ),
+    "neighbour blamed": test_mirrors_frames.test_who_passes_on_nonsense_is_not_to_blame_for_it,
 }
 """Bugs that are found by a story of their own: seeds heal what they break, and have no damage."""
 
@@ -133,5 +154,10 @@ HISTORIES: dict[str, Callable[[], None]] = {
 @pytest.mark.parametrize("name", HISTORIES)
 def test_bugs_with_a_history_are_found(name: str) -> None:
     """The story, which goes well without the bug, does not with it."""
+    HISTORIES[name]()
     with bug(name), pytest.raises(AssertionError):
         HISTORIES[name]()
+
+
+def test_each_bug_of_a_story_has_one() -> None:
+    assert OF_STORIES.keys() <= HISTORIES.keys()

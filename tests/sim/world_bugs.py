@@ -160,6 +160,8 @@ AUDIT: dict[str, Found] = {
 
 NOT_FOUND: dict[str, str] = {
     "waits are joined": "a number of one member has to follow another's id; tests.sim.test_mirrors has its story",
+    "losses untold": "tests.cluster.mirror.test_damage has its story",
+    **dict.fromkeys(mirror_bugs.OF_STORIES, "tests.sim.test_mirrors has its story"),
     **{
         name: "tests.sim.test_raft finds it"
         for name in raft_bugs.BUGS

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.conformance.cluster_api import await_true
 from tests.conformance.http_api import HttpApi, quote
@@ -307,3 +307,26 @@ def test_figures_say_what_they_are(page: Page, site: Site, filled: str) -> None:
         expect(details).not_to_contain_text(word)
     chart = page.locator("figure.chart", has_text="Event-loop lag")
     expect(chart.locator(".plot")).to_have_attribute("aria-label", re.compile("started at "), timeout=LOAD_MS)
+
+
+def test_rot_on_a_node_is_shown(page: Page, site: Site, filled: str) -> None:
+    """How far the search for it has come, and files that are known to be damaged."""
+    name = site.nodes[0].name
+
+    def damage(route: Route) -> None:
+        answer = route.fetch()
+        node = answer.json()
+        node["store_scrub"] |= {"findings": 3, "damaged_files": 2}
+        route.fulfill(response=answer, json=node)
+
+    go_to(page, f"#/nodes/{quote(name)}")
+    details = section(page, "node.details")
+    expect(details).to_contain_text(
+        re.compile(r"Search for rot\s*[\d.]+ \w+ read, 0 findings"), timeout=LOAD_MS
+    )
+    expect(page.locator("main")).not_to_contain_text("damaged files")
+    page.route(re.compile(rf"/api/nodes/{re.escape(quote(name))}(\?|$)"), damage)
+    page.keyboard.press("r")
+    expect(details).to_contain_text("read, 3 findings")
+    expect(page.locator("main")).to_contain_text("damaged files: 2")
+    page.unroute_all(behavior="wait")

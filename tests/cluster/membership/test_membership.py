@@ -1,5 +1,6 @@
 """One node among others: its lease, its heartbeats, what it sees of its peers."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -495,6 +496,18 @@ def test_a_status_of_a_node_that_is_not_up_ends_with_its_link() -> None:
     scene.node.link_down("n3", is_gone=True, now=scene.now)
     scene.took(StatusChanged("n3", None))
     assert scene.node.statuses == {}
+
+
+@pytest.mark.parametrize(
+    "story",
+    [test_a_status_ends_with_its_node, test_a_status_of_a_node_that_is_not_up_ends_with_its_link],
+)
+def test_an_alarm_that_outlives_its_node_is_found(
+    story: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Membership, "_forget_status", lambda self, peer: None)
+    with pytest.raises(AssertionError):
+        story()
 
 
 def test_a_broken_status_is_no_heartbeat() -> None:

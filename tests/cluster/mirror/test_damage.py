@@ -259,6 +259,7 @@ def test_copies_that_have_not_rotted_stay() -> None:
     ("name", "story"),
     [
         ("unreadable dropped", test_an_error_of_reading_that_stays),
+        ("losses untold", test_a_master_without_a_synchronised_mirror_goes_on_without_them),
         ("read errors stay", test_an_error_of_reading_that_passes),
         ("unreadable at promotion is gone", test_a_mirror_that_must_read_before_it_takes_over),
         (

@@ -39,6 +39,18 @@ def test_alarms_of_other_nodes_are_not_local() -> None:
     assert failed(site, "/api/health/checks/local-alarms")["alarms"] == [{"node": NODE, "resource": "memory"}]
 
 
+def test_a_disk_that_hangs_is_an_alarm_and_keeps_clients_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = MonitorSite()
+    site.alarms = [{"node": NODE, "resource": "message_disk"}]
+    assert failed(site, "/api/health/checks/local-alarms")["alarms"] == [
+        {"node": NODE, "resource": "message disk"}
+    ]
+    site.is_serving = False
+    status = site.status()
+    monkeypatch.setattr(site, "status", lambda: {**status, "is_message_disk_stuck": True})
+    assert failed(site, "/health/ready")["reason"] == "the disk of the messages does not answer"
+
+
 @pytest.mark.parametrize("path", ["/health/ready", "/api/health/ready", "/health/ready/"])
 def test_ready_without_a_user(path: str) -> None:
     """For balancers: 503 when paused, in maintenance mode, not started."""
