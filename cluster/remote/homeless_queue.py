@@ -134,7 +134,7 @@ class HomelessQueue:
     def reject(self, run: Run, now: float) -> None:
         """See `LiveQueue.reject`."""
 
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         """See `LiveQueue.requeue`."""
 
     # --- consumers ---

@@ -195,7 +195,7 @@ class Proxy:
                 returned.append(run)
         if returned:
             returned.reverse()
-            queue.requeue(returned, now)
+            queue.requeue(returned, now, is_asked=kind == Settle.REQUEUE)
         for outlet in outlets:
             outlet.unblock()
 
@@ -377,4 +377,4 @@ class Proxy:
 
     def requeue_all(self) -> None:
         """What the front end held goes back to its place (§4.11); it may have reached clients."""
-        self._settle(self.unacked.drain(), Settle.REQUEUE)
+        self._settle(self.unacked.drain(), Settle.GIVE_BACK)

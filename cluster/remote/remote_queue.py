@@ -200,10 +200,10 @@ class RemoteQueue:
         """See `LiveQueue.reject`."""
         self.settle(Settle.REJECT, run)
 
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         """See `LiveQueue.requeue`."""
         for run in reversed(runs):
-            self.settle(Settle.REQUEUE, run)
+            self.settle(Settle.REQUEUE if is_asked else Settle.GIVE_BACK, run)
 
     def settle(self, kind: Settle.Kind, run: Run) -> None:
         """Settle a delivery, or what is left of it; if the queue is gone nobody minds (§9.1)."""

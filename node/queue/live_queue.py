@@ -155,8 +155,11 @@ class LiveQueue(Way, Protocol):
     def reject(self, run: Run, now: float) -> None:
         """A client doesn't want messages, nor that others get them."""
 
-    def requeue(self, runs: list[Run], now: float) -> None:
-        """Messages come back from a client.   runs: the latest delivery first."""
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
+        """Messages come back from a client.
+
+        runs: the latest delivery first.   is_asked: by nack, reject or recover, and not since a channel has closed.
+        """
 
     # --- consumers ---
 

@@ -264,11 +264,11 @@ class MeteredQueue(Queue):
         super().reject(run, now)
         account.cpu_ns = begun + clock()
 
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         """See `Queue.requeue`."""
         account, clock = self.account, self._clock
         begun = account.cpu_ns - clock()
-        super().requeue(runs, now)
+        super().requeue(runs, now, is_asked=is_asked)
         account.cpu_ns = begun + clock()
 
     def purge(self) -> Asked[int]:
