@@ -136,7 +136,7 @@ class HomelessQueue:
     def reject(self, run: Run, now: float) -> None:
         """Ignore the rejection: the next master requeues what an earlier one delivered."""
 
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         """Do nothing: the next master requeues what an earlier one delivered."""
 
     # --- consumers ---

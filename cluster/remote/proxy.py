@@ -201,7 +201,7 @@ class Proxy:
                 returned.append(run)
         if returned:
             returned.reverse()
-            queue.requeue(returned, now)
+            queue.requeue(returned, now, is_asked=kind == Settle.REQUEUE)
         for outlet in outlets:
             outlet.unblock()
 
@@ -383,4 +383,4 @@ class Proxy:
 
     def requeue_all(self) -> None:
         """Requeue all deliveries of the front end in their old places (§4.11). They count as delivered before."""
-        self._settle(self.unacked.drain(), Settle.REQUEUE)
+        self._settle(self.unacked.drain(), Settle.GIVE_BACK)

@@ -77,10 +77,12 @@ class Settle(_message.Message):
         REJECT: _ClassVar[Settle.Kind]
         REQUEUE: _ClassVar[Settle.Kind]
         RETURN: _ClassVar[Settle.Kind]
+        GIVE_BACK: _ClassVar[Settle.Kind]
     ACK: Settle.Kind
     REJECT: Settle.Kind
     REQUEUE: Settle.Kind
     RETURN: Settle.Kind
+    GIVE_BACK: Settle.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     BOUNDS_FIELD_NUMBER: _ClassVar[int]
     kind: Settle.Kind

@@ -200,10 +200,10 @@ class RemoteQueue:
         """Tell the home that a client has rejected messages."""
         self.settle(Settle.REJECT, run)
 
-    def requeue(self, runs: list[Run], now: float) -> None:
-        """Return messages of a client to the home, which puts them in their old places."""
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
+        """Return messages of a client to the home."""
         for run in reversed(runs):
-            self.settle(Settle.REQUEUE, run)
+            self.settle(Settle.REQUEUE if is_asked else Settle.GIVE_BACK, run)
 
     def settle(self, kind: Settle.Kind, run: Run) -> None:
         """Tell the home that a delivery, or the rest of it, is settled; ignored if the queue is gone (§9.1)."""

@@ -408,8 +408,8 @@ class Channel:
         if self._blocked:
             self.unblock()
 
-    def settle_rejected(self, settled: list[Delivery], *, requeue: bool) -> None:
-        """Requeue deliveries, or have them dead-lettered."""
+    def settle_rejected(self, settled: list[Delivery], *, requeue: bool, is_asked: bool = True) -> None:
+        """Requeue deliveries, or have them dead-lettered.   is_asked: as in `LiveQueue.requeue`."""
         now = self.broker.now
         returned: dict[LiveQueue, list[Run]] = {}
         # From the highest tag down where they go back: each then finds its place at the head of its queue.
@@ -420,7 +420,7 @@ class Channel:
             else:
                 delivery.queue.reject(delivery.run, now)
         for queue, runs in returned.items():
-            queue.requeue(runs, now)
+            queue.requeue(runs, now, is_asked=is_asked)
         if self._blocked:
             self.unblock()
 

@@ -33,7 +33,7 @@ def give_back(channel: "Channel") -> Chore:
                     queue = cast("Queue", each)
                     held[queue] = None
                     queue.consumers.hold()
-        channel.settle_rejected(deliveries, requeue=True)
+        channel.settle_rejected(deliveries, requeue=True, is_asked=False)
         yield
     for queue in held:
         queue.consumers.release()

@@ -68,7 +68,7 @@ class _Nobody:
     def reject(self, run: Run, now: float) -> None:
         """Ignore the rejection."""
 
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         """Ignore the request: the messages are ready at the new master."""
 
 

@@ -10,7 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
-LINES_A_PIECE: Final = 2000
+PIECE_CHARACTERS: Final = 70_000
+"""The length from which a piece is given away. A client that does not read holds a copy of one piece: the server stops
+writing to it once 64 KiB wait."""
+
+FOLDED_MIN: Final = 50
+"""The lines of a metric that are worth folding."""
 
 Type: TypeAlias = Literal["counter", "gauge", "untyped", "summary"]
 
@@ -30,6 +35,8 @@ class Exposition:
 
     def __init__(self) -> None:
         self._families: dict[str, list[str]] = {}
+        self._folded: dict[str, int] = {}
+        """The length up to which the lines of a metric are folded."""
 
     def begin(self, metric: Metric, prefix: str) -> list[str]:
         """Return the lines of a metric; the caller appends rows."""
@@ -46,16 +53,25 @@ class Exposition:
         """Add one row.   labels: see `labelled`."""
         self.begin(metric, prefix).append(f"{prefix}{metric.name}{labels} {number(value)}")
 
+    def fold(self) -> None:
+        """Join the lines that were added since the last call: one by one they take half as much memory again."""
+        for name, lines in self._families.items():
+            folded = self._folded.get(name, 0)
+            if len(lines) - folded >= FOLDED_MIN:
+                lines[folded:] = ["\n".join(lines[folded:])]
+                self._folded[name] = folded + 1
+
     def pieces(self) -> Iterator[bytes]:
-        """Yield the text, some thousand lines at a time, and forget it piece by piece as well."""
+        """Yield the text, some hundred lines at a time, and forget it piece by piece as well."""
         gathered: list[str] = []
+        characters = 0
         while self._families:
-            lines = self._families.pop(next(iter(self._families)))
-            for at in range(0, len(lines), LINES_A_PIECE):
-                gathered += lines[at : at + LINES_A_PIECE]
-                if len(gathered) >= LINES_A_PIECE:
+            for line in self._families.pop(next(iter(self._families))):
+                gathered.append(line)
+                characters += len(line)
+                if characters >= PIECE_CHARACTERS:
                     yield _text(gathered)
-                    gathered = []
+                    gathered, characters = [], 0
         if gathered:
             yield _text(gathered)
 

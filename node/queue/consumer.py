@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from node.amqp.field_table import Table
 from node.queue.run import Run
+from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.queue.live_queue import LiveQueue
@@ -21,6 +22,12 @@ UNLIMITED: Final = 1 << 62
 
 RUN_COST: Final = 10
 """The cost to deliver a run beside its messages, in messages."""
+
+PUMPED_MAX: Final = 8192
+"""The cost at which `Consumers.dispatch` stops for a turn, some 4 ms: the rest is delivered in the next turn."""
+
+_CANCELLED_AT_ONCE: Final = 20
+"""The consumers of a deleted queue that are cancelled between two looks at the clock."""
 
 _FRAME_BYTES: Final = 96
 """The bytes of a small message on the wire beside its body, to estimate how many fit a socket's budget."""
@@ -174,6 +181,14 @@ class Consumers:
             self.active = max(self.all, key=lambda waiting: waiting.priority, default=None)
             if self.active is not None:
                 self.rejoin(self.active)
+
+    def cancel_all(self) -> Chore:
+        """Remove all consumers and tell their clients, as the queue was deleted."""
+        while self.all:
+            for consumer in self.all[:_CANCELLED_AT_ONCE]:
+                self.remove(consumer)
+                consumer.channel.cancelled_by_server(consumer)
+            yield
 
     def take_near(self) -> list[Consumer]:
         """Remove all consumers, as the queue has another master; return those of this node, the active one first.

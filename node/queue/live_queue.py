@@ -155,8 +155,11 @@ class LiveQueue(Way, Protocol):
     def reject(self, run: Run, now: float) -> None:
         """Take messages that a client has rejected without requeueing them: dead-letter them, or drop them."""
 
-    def requeue(self, runs: list[Run], now: float) -> None:
-        """Take messages that come back from a client.   runs: the latest delivery first."""
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
+        """Take messages that come back from a client.
+
+        runs: the latest delivery first.   is_asked: the client sent nack, reject or recover; False: its channel closed.
+        """
 
     # --- consumers ---
 

@@ -268,10 +268,10 @@ class MeteredQueue(Queue):
         account.cpu_ns = begun + clock()
 
     @override
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         account, clock = self.account, self._clock
         begun = account.cpu_ns - clock()
-        super().requeue(runs, now)
+        super().requeue(runs, now, is_asked=is_asked)
         account.cpu_ns = begun + clock()
 
     @override

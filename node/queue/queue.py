@@ -17,7 +17,7 @@ from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.queue.acceptance import Party
 from node.queue.backlog import RUN_MAX
-from node.queue.consumer import Consumer, Consumers
+from node.queue.consumer import PUMPED_MAX, Consumer, Consumers
 from node.queue.counters import QueueCounters
 from node.queue.host import Copied, QueueHost
 from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
@@ -26,19 +26,12 @@ from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.run import NEVER, Batch, Envelope, Run
 from node.queue.storage import NO_STORE_ID, Page, QueueStorage
-from node.scheduling.chores import Chore
 from node.scheduling.timers import Timer
 
 EXPIRED: Final = "expired"
 REJECTED: Final = "rejected"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
-
-PUMPED_MAX: Final = 8192
-"""The most that a queue delivers in a turn, by the costs of `Consumers.dispatch`: some 4 ms."""
-
-_CANCELLED_AT_ONCE: Final = 20
-"""The consumers of a deleted queue that are cancelled between two looks at the clock."""
 
 
 class Queue:
@@ -376,14 +369,15 @@ class Queue:
         if not self.is_deleted:
             self._host.dead_letter(self, run, REJECTED, now)
 
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         """Return messages of a client to their old places; then limits and expiry apply (§4.11, §5.4).
 
-        runs: the latest delivery first, so that each finds its place at the head.
+        A quorum queue without a delivery limit puts them at its tail if `is_asked`.   runs: the latest delivery first.
         """
         limit = self.settings.delivery_limit
+        is_at_tail = is_asked and limit is None and self.record.type == "quorum"
         exceeded: list[Run] = []
-        for run in runs:
+        for run in reversed(runs) if is_at_tail else runs:
             self._returned(run)
             self._returned_count += len(run.contents)
             run.deliveries += 1
@@ -392,7 +386,7 @@ class Queue:
             if limit is not None and run.deliveries > limit:
                 exceeded.append(run)
             elif not self.is_deleted:
-                self.backlog.put_back(run)
+                self._put_at_tail(run) if is_at_tail else self.backlog.put_back(run)
         if self.is_deleted:
             return
         for run in reversed(exceeded):
@@ -400,6 +394,20 @@ class Queue:
         self._drop_excess(now)
         self._arm_head_timer()
         self._host.touch(self)
+
+    def _put_at_tail(self, run: Run) -> None:
+        for old in run.pieces():
+            new = old.renumbered(self.next_seq, is_indexed=self.is_durable and old.envelope.persistent)
+            batch = Batch(new.envelope, new.contents, new.size, new.store_id)
+            self.next_seq = new.seqs.stop
+            self._unpublished += len(new)
+            if self.mirror is not None:
+                self.mirror.enqueued(batch, new.seqs.start, new.expiry)
+            if new.is_indexed:
+                self.storage.keep(batch, new.seqs.start, new.expiry)
+                self.storage.delivered(new.seqs, new.deliveries)
+            self.backlog.add(new)
+            self.forget(old)  # last, so that one of the two is there after a crash
 
     def purge(self) -> Asked[int]:
         """Drop all ready messages; return how many there were."""
@@ -589,12 +597,4 @@ class Queue:
         self._loaded()
         self.backlog.close()
         self._stop_timers()
-        self._host.begin(self._cancel_consumers())
-
-    def _cancel_consumers(self) -> Chore:
-        consumers = self.consumers
-        while consumers.all:
-            for consumer in consumers.all[:_CANCELLED_AT_ONCE]:
-                consumers.remove(consumer)
-                consumer.channel.cancelled_by_server(consumer)
-            yield
+        self._host.begin(self.consumers.cancel_all())

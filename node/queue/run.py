@@ -157,6 +157,18 @@ class Run:
             return [self]
         return self.singles()
 
+    def renumbered(self, first_seq: int, *, is_indexed: bool) -> "Run":
+        """Return the run, whose numbers are consecutive, under new numbers, to be indexed once more or not at all.
+
+        Contents that nobody but the index has a reference to in the message store get another id there.
+        """
+        store_id = self.store_id if is_indexed or not self.is_indexed else 0
+        seqs = range(first_seq, first_seq + len(self))
+        contents = self.contents
+        return Run(
+            self.envelope, seqs, contents, self.size, self.expiry, self.deliveries, store_id, is_indexed
+        )
+
     def singles(self) -> "list[Run]":
         """Return the run as runs of one message."""
         return [self[index : index + 1] for index in range(len(self))]

@@ -4,7 +4,7 @@ import pytest
 
 from node.amqp.constants import ReplyCode
 from node.amqp.field_table import long, longstr
-from node.amqp.methods import BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, QueueDelete
+from node.amqp.methods import BasicConsume, BasicConsumeOk, BasicNack, BasicQos, BasicQosOk, QueueDelete
 from tests.conformance.amqp_client import Channel, Connection
 
 QUORUM = {"x-queue-type": longstr("quorum")}
@@ -57,3 +57,22 @@ def test_a_get_tells_how_often_the_message_came_back_and_a_first_delivery_does_n
     assert got.headers == {"x-delivery-count": long(0)}
     channel.consume(queue)
     assert channel.deliver().headers == {}
+
+
+def test_what_is_requeued_without_a_delivery_limit_goes_to_the_end(channel: Channel, queue: str) -> None:
+    for body in (b"a", b"b", b"c"):
+        channel.publish(routing_key=queue, body=body)
+    tag = channel.wait_get(queue, no_ack=False).method.delivery_tag
+    channel.send(BasicNack(tag, requeue=True))
+    assert [channel.wait_get(queue).body for _ in range(3)] == [b"b", b"c", b"a"]
+
+
+def test_what_a_closed_channel_had_goes_to_its_old_place(
+    connection: Connection, channel: Channel, queue: str
+) -> None:
+    for body in (b"a", b"b", b"c"):
+        channel.publish(routing_key=queue, body=body)
+    holder = connection.channel(2)
+    assert holder.wait_get(queue, no_ack=False).body == b"a"
+    holder.close()
+    assert [channel.wait_get(queue).body for _ in range(3)] == [b"a", b"b", b"c"]

@@ -254,6 +254,46 @@ def test_requeued(size: int) -> None:
     check_invariants(world)
 
 
+@pytest.mark.parametrize("size", [3, LARGE_BYTES])
+@pytest.mark.parametrize("properties", [PERSISTENT, TRANSIENT])
+@pytest.mark.parametrize("ends", [False, True])
+def test_requeued_at_the_tail_of_a_quorum_queue(size: int, properties: Properties, ends: bool) -> None:
+    """What stands at the tail is paged out again, knows that it came back, and leaves nothing on the disk at last."""
+    world, client, bodies = ready(
+        size=size, properties=properties, arguments={"x-queue-type": longstr("quorum")}
+    )
+    consume(client, prefetch=6)
+    world.rest()
+    assert len(deliveries(client)) == 6
+    client.send(1, BasicCancel("c", nowait=True))
+    for tag in (2, 5, 4):
+        client.send(1, BasicNack(tag, requeue=True))
+    world.rest()
+    world.page_out("q")
+    assert world.queue("q").backlog.lengths()["q4"] == 0
+    returned = [bodies[index] for index in (1, 4, 3)]
+    if ends:
+        client.lose()
+        world.rest()
+        world.stop()
+        world.start()
+        left = [bodies[index] for index in (0, 2, 5)] + bodies[6:] + returned
+        assert world.bodies("q") == (left if properties is PERSISTENT else [])
+        return
+    other = world.client()
+    consume(other)
+    world.rest()
+    found = deliveries(other)
+    assert [item.body for item in found] == bodies[6:] + returned
+    assert redelivered(found) == [False] * (COUNT - 6) + [True] * 3
+    check_invariants(world)
+    client.send(1, BasicAck(0, multiple=True))
+    other.send(1, BasicAck(0, multiple=True))
+    world.rest()
+    assert sum("messages/" in path for path in world.disk.paths()) <= 1
+    assert not [path for path in world.disk.paths() if "queues/" in path]
+
+
 def test_requeued_over_the_limit() -> None:
     """§5.4: a requeue over the limit drops from the head, which is what came back, also when the rest is on disk."""
     world, client, bodies = ready(10, arguments={"x-max-length": long(10)})

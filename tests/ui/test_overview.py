@@ -36,6 +36,13 @@ def test_charts_are_drawn_and_series_can_be_hidden(page: Page, filled: str) -> N
     )
 
 
+def test_messages_that_no_queue_takes_are_drawn_without_asking(page: Page, filled: str) -> None:
+    """They are lost without a trace for their publisher."""
+    chart = page.locator("figure.chart", has_text="Message rates")
+    dropped = chart.get_by_role("button", name="Unroutable (drop)")
+    expect(dropped).to_have_attribute("aria-pressed", "true", timeout=LOAD_MS)
+
+
 def test_a_chart_of_what_never_happened_says_so(page: Page, site: Site, filled: str) -> None:
     api = HttpApi(site.nodes[0])
     assert api.put("/queues/%2F/quiet", {}).status in (201, 204)

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from node.amqp.field_table import Table, long, longstr
-from node.amqp.methods import BasicAck, BasicGet, BasicReject, QueuePurge
+from node.amqp.methods import BasicAck, BasicGet, BasicNack, BasicReject, ChannelClose, QueuePurge
 from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
 from node.catalogue.mirrors.views import DropMirror, MirrorSynced
@@ -382,6 +382,40 @@ def test_priorities_expiry_and_order_survive(is_paged: bool, way: str) -> None:
     cluster.advance(30.0)
     left = [int(body) for body, _ in cluster.contents("n2")]
     assert left == sorted((n for n in range(40) if n % 4 and n != 2), key=lambda n: (-(n % 3), n))
+
+
+@pytest.mark.parametrize("at", ["n1", "n3"])
+@pytest.mark.parametrize("how", ["nack", "close"])
+def test_quorum_queues_keep_the_order_of_what_came_back_over_a_failover(at: str, how: str) -> None:
+    """What is nacked with requeue goes to the tail, without a delivery limit; a closed channel's to its old place.
+
+    The message has the same place on all copies, in memory and on disk.
+    """
+    cluster = Cluster("n1", "n2", "n3")
+    cluster.declare("n1", "q", {"x-queue-type": longstr("quorum")}, durable=True)
+    cluster.advance(1.0)
+    assert len(cluster.view().synced) == 3
+    for body in (b"a", b"b" * 300, b"c"):
+        publish(cluster, "n3", body)
+    cluster.advance(1.0)
+    client = cluster[at].client()
+    client.send(1, BasicGet(queue="q"))
+    cluster.settle()
+    assert client.bodies() == [b"a"]
+    client.send(1, BasicNack(delivery_tag=1, requeue=True) if how == "nack" else ChannelClose(200, "", 0, 0))
+    cluster.settle()
+    client.lose()
+    cluster.advance(1.0)
+    cluster.crash("n1")
+    cluster.settle()
+    left = [b"b" * 300, b"c", b"a"] if how == "nack" else [b"a", b"b" * 300, b"c"]
+    client = cluster["n3"].client()
+    for expected in left:
+        client.send(1, BasicGet(queue="q", no_ack=True))
+        cluster.settle()
+        (got,) = client.received()
+        assert got.body == expected
+    assert cluster.copy("n2") == []
 
 
 def test_quorum_queues_count_deliveries_over_a_failover() -> None:

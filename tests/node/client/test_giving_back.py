@@ -39,9 +39,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         world.cost_s += 0.0001
         removed(self, consumer)  # type: ignore[arg-type]
 
-    def requeue(self: Queue, runs: list[Run], now: float) -> None:
+    def requeue(self: Queue, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         world.cost_s += 0.0001 * len(runs)
-        requeued(self, runs, now)
+        requeued(self, runs, now, is_asked=is_asked)
 
     monkeypatch.setattr(Consumers, "remove", remove)
     monkeypatch.setattr(Queue, "requeue", requeue)

@@ -1,12 +1,13 @@
 """The text format of Prometheus, held against its own parser."""
 
+import tracemalloc
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.management.exposition import LINES_A_PIECE, Exposition, Metric, labelled, number
+from node.management.exposition import PIECE_CHARACTERS, Exposition, Metric, labelled, number
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
@@ -60,11 +61,41 @@ def test_numbers() -> None:
 
 
 def test_long_families_come_in_pieces() -> None:
-    out = Exposition()
+    out, line = Exposition(), 'a{n="1"} 1'
+    count = 2 * PIECE_CHARACTERS // len(line)
     lines = out.begin(Metric("a", "gauge", "x"), "")
-    lines += [f'a{{n="{count}"}} 1' for count in range(2 * LINES_A_PIECE)]
+    lines += [line] * count
     pieces = list(out.pieces())
     assert len(pieces) in (2, 3)
     assert all(piece.endswith(b"\n") for piece in pieces)
-    assert b"".join(pieces).count(b"\n") == 2 * LINES_A_PIECE + 2
+    assert b"".join(pieces).count(b"\n") == count + 2
     assert list(out.pieces()) == []
+
+
+def test_folded_lines_are_the_same_text() -> None:
+    texts = []
+    for every in (0, 7, 100):
+        out = Exposition()
+        for number_ in range(1000):
+            for name in "ab":
+                out.add(Metric(name, "gauge", "x"), "", number_, labelled({"n": str(number_)}))
+            if every and number_ % every == 0:
+                out.fold()
+        texts.append(b"".join(out.pieces()))
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_a_page_that_is_folded_takes_little_more_than_its_text() -> None:
+    """Rows of 20 metrics of 2,000 queues, gathered and then given away piece by piece."""
+    out = Exposition()
+    tracemalloc.start()
+    for queue in range(2000):
+        labels = labelled({"vhost": "/", "queue": f"queue.{queue:05d}"})
+        for metric in range(20):
+            out.add(Metric(f"queue_metric_of_something_{metric}", "gauge", "x"), "rabbitmq_", queue, labels)
+        if queue % 256 == 255:
+            out.fold()
+    size = sum(map(len, out.pieces()))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.4 * size

@@ -135,10 +135,11 @@ def make_queue(
     *,
     now: float = 0.0,
     auto_delete: bool = False,
+    type: str = "classic",
     settings: QueueSettings | None = None,
 ) -> Queue:
     """A queue on its own."""
-    record = QueueRecord("/", "q", "uid", auto_delete=auto_delete)
+    record = QueueRecord("/", "q", "uid", auto_delete=auto_delete, type=type)
     return Queue(record, settings or QueueSettings(), host or FakeHost(), MemoryStorage(), now)
 
 

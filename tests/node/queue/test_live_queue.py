@@ -139,7 +139,7 @@ class StubQueue:
     def reject(self, run: Run, now: float) -> None:
         self.said += [f"reject {body.decode()}" for body in bodies_of(run)]
 
-    def requeue(self, runs: list[Run], now: float) -> None:
+    def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         self.said += [f"requeue {body.decode()}" for run in runs for body in bodies_of(run)]
 
     def take_leave(self) -> Belongings:

@@ -18,11 +18,12 @@ from tests.node.queue.messages import FakeHost, FakeOutlet, answer, bodies_of, c
 class Bench:
     """A queue with what is around it."""
 
-    def __init__(self, *, auto_delete: bool = False, **limits: object) -> None:
+    def __init__(self, *, auto_delete: bool = False, type: str = "classic", **limits: object) -> None:
         self.host = FakeHost()
         self.queue = make_queue(
             self.host,
             auto_delete=auto_delete,
+            type=type,
             settings=QueueSettings(**limits),  # type: ignore[arg-type]
         )
         self.now = 0.0
@@ -107,6 +108,46 @@ def test_requeued_to_its_old_place_and_redelivered() -> None:
     assert bench.ready == [b"1", b"3", b"4", b"5"]
     assert [bench.get().deliveries for _ in range(3)] == [1, 1, 0]
     assert bench.host.touched
+
+
+def test_a_quorum_queue_takes_what_is_asked_back_at_its_tail() -> None:
+    """At RabbitMQ 3.10 a b c becomes b c a, for a queue of that type without a delivery limit."""
+    bench = Bench(type="quorum")
+    bench.publish(b"a", b"b", b"c")
+    bench.queue.requeue([bench.get()], 0.0, is_asked=True)
+    assert bench.ready == [b"b", b"c", b"a"]
+    runs = [bench.get(), bench.get()]
+    bench.queue.requeue(runs[::-1], 0.0, is_asked=True)
+    assert bench.ready == [b"a", b"b", b"c"]
+    assert [bench.get().deliveries for _ in range(3)] == [1, 1, 1]
+    counters = bench.queue.counters
+    assert (counters.publish, counters.ack, bench.queue.unacked_count) == (3, 0, 3)
+
+
+def test_a_stride_comes_back_at_the_tail_in_order() -> None:
+    bench = Bench(type="quorum")
+    bench.publish(b"0", b"1", b"2", b"3", b"4")
+    outlets = [FakeOutlet(), FakeOutlet()]
+    for outlet in outlets:
+        bench.consumer(outlet, prefetch=2)
+    bench.queue.pump(0.0)
+    run = bench.queue.backlog.take(1)
+    bench.queue.backlog.put_back(run)
+    assert bodies_of(run) == [b"4"]
+    stride = Run(envelope(), range(1, 5, 2), [content(b"0"), content(b"2")], 1)
+    bench.queue.requeue([stride], 0.0, is_asked=True)
+    assert bench.ready == [b"4", b"0", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_asked", "limit"), [("quorum", False, None), ("quorum", True, 5), ("classic", True, None)]
+)
+def test_any_other_requeue_is_to_the_old_place(kind: str, is_asked: bool, limit: int | None) -> None:
+    """As when a channel closes."""
+    bench = Bench(type=kind, delivery_limit=limit)
+    bench.publish(b"a", b"b", b"c")
+    bench.queue.requeue([bench.get()], 0.0, is_asked=is_asked)
+    assert bench.ready == [b"a", b"b", b"c"]
 
 
 def test_a_requeue_over_the_limit_drops_the_requeued() -> None:

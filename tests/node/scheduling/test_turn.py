@@ -26,8 +26,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties, content_header
 from node.client.connection import Connection
-from node.queue.consumer import RUN_COST
-from node.queue.queue import PUMPED_MAX, Queue
+from node.queue.consumer import PUMPED_MAX, RUN_COST
+from node.queue.queue import Queue
 from node.routing.router import Router
 from node.scheduling.turn import SHARE_S, TURN_S
 from tests.node.broker.harness import World

@@ -31,7 +31,7 @@ const RATES = [
   { label: 'Get (auto ack)', field: 'message_stats.get_no_ack', colour: 'getauto', off: true },
   { label: 'Get (empty)', field: 'message_stats.get_empty', colour: 'getempty', off: true },
   { label: 'Unroutable (return)', field: 'message_stats.return_unroutable', colour: 'return', off: true, hint: 'Given back to publishers' },
-  { label: 'Unroutable (drop)', field: 'message_stats.drop_unroutable', colour: 'drop', off: true },
+  { label: 'Unroutable (drop)', field: 'message_stats.drop_unroutable', colour: 'drop', hint: 'No queue took them, and nobody was told' },
   { label: 'Disk read', field: 'message_stats.disk_reads', colour: 'read', off: true },
   { label: 'Disk write', field: 'message_stats.disk_writes', colour: 'write', off: true },
 ];
