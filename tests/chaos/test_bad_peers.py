@@ -24,7 +24,7 @@ import pytest
 from cluster.metadata.raft_pb2 import Append, Entry, Propose, RaftMessage
 from cluster.transport.interface import Topic
 from tests.adversity.node_process import ROOT
-from tests.cluster.transport import certificates
+from tests.kit import certificates
 from tests.node.process.processes import HOST, Process, Processes, until, until_running
 
 pytestmark = pytest.mark.slow

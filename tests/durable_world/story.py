@@ -55,7 +55,7 @@ from tests.durable_world.model import (
     number_of,
 )
 from tests.durable_world.world import DurableWorld, EagerPager
-from tests.node.broker.harness import Client, Received, check_invariants
+from tests.kit.world import Client, Received, check_invariants
 
 
 class Story:

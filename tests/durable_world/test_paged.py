@@ -35,7 +35,7 @@ from tests.durable_world.world import (
     EagerPager,
     redelivered,
 )
-from tests.node.broker.harness import Client, Received, check_invariants
+from tests.kit.world import Client, Received, check_invariants
 
 COUNT = 30
 

@@ -45,8 +45,8 @@ from node.store.metadata_log import MetadataLog
 from node.store.options import StoreOptions
 from node.store.recovery import RecoveredStore, recover
 from node.store.store import Store
-from tests.node.broker.harness import EPOCH_S, START, Client, Diary, Received, World
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.world import EPOCH_S, START, Client, Diary, Received, World
 
 PERSISTENT = Properties(delivery_mode=2)
 TRANSIENT = Properties(delivery_mode=1)

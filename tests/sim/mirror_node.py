@@ -29,8 +29,8 @@ from node.store.directory import claim
 from node.store.options import StoreOptions
 from node.store.recovery import recover
 from node.store.store import Store
-from tests.node.broker.harness import EPOCH_S, Client, Diary, Received
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.world import EPOCH_S, Client, Diary, Received
 
 OPTIONS: Final = StoreOptions(
     embed_max_bytes=250,

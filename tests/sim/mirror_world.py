@@ -2,7 +2,7 @@
 
     world = MirrorWorld(seed)       world.start("n1")       world.run(2.0)       world.crash("n1", power=True)
 
-Real: Broker, Connection, Channel, Store, Peers, Mirrors with their rings. Simulated: disks (tests.node.store), links
+Real: Broker, Connection, Channel, Store, Peers, Mirrors with their rings. Simulated: disks (tests.kit.disk), links
 (in order and exactly once between two incarnations), the log (each node applies it at its own pace), time.
 The parts are put together as `node.io.persistence` and `node.clustering.cluster` do it. Source: reliability §5.2.
 """

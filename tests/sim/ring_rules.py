@@ -39,7 +39,7 @@ def _patch_died(patch: Patch, died: Callable[..., View]) -> None:
     for module in (
         "node.catalogue.mirrors.views",
         "node.catalogue.mirrors.mirrored_queues",
-        "tests.cluster.gm_ring.ring",
+        "tests.kit.ring",
     ):
         patch.setattr(f"{module}.died", died)
 
@@ -503,7 +503,7 @@ IN_ANY_ORDER: dict[str, Callable[[Patch], None]] = {
     "begins silently": _begins_silently,
     "late and alone": _late_and_alone,
 }
-"""What members alone come upon, by seeds (`tests.cluster.gm_ring.ring.drive`)."""
+"""What members alone come upon, by seeds (`tests.kit.ring.drive`)."""
 
 BUGS: dict[str, Callable[[Patch], None]] = {
     **IN_ANY_ORDER,

@@ -12,7 +12,7 @@ from node.amqp.methods import BasicAck, BasicGet
 from node.catalogue.commands import ChangeView, SetPolicy
 from node.catalogue.mirrors.views import ActivateMirror, AddMirror, DropMirror, TookOver, ViewChange
 from node.queue.queue import Queue
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
     Cluster,
     id_on,
@@ -22,7 +22,7 @@ from tests.cluster.mirror.disk_nodes import (
     publisher_of,
     record_of,
 )
-from tests.node.broker.harness import Client
+from tests.kit.world import Client
 
 ACK = [BasicAck(delivery_tag=1)]
 

@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 
-from tests.seeds import fresh_seeds
+from tests.kit.seeds import fresh_seeds
 from tests.sim.audit import finding_seed
 from tests.sim.mirror_late import run_late
 from tests.sim.ring_rules import bug

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.mirror import test_giving_up, test_group, test_ring_watch
 from tests.cluster.mirror.test_follower import two_origins_wait
-from tests.seeds import fresh_seeds
+from tests.kit.seeds import fresh_seeds
 from tests.sim.audit import finding_seed
 from tests.sim.mirror_bugs import AUDIT, bug
 from tests.sim.mirror_faults import run_seed

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from node.catalogue.mirrors import mirrored_queues, plan_steps, views
-from tests.seeds import fresh_seeds
+from tests.kit.seeds import fresh_seeds
 from tests.sim.audit import finding_seed
 from tests.sim.mirror_plans import NeededCopyTaken, run_plans
 

@@ -12,8 +12,8 @@ from time import monotonic
 import pytest
 
 from cluster.metadata.journal_file import JournalUnreadable
+from tests.kit.raft_checks import Violation
 from tests.sim.raft_bugs import BUGS, LIVENESS_BUGS, bug
-from tests.sim.raft_checks import Violation
 from tests.sim.raft_faults import run_seed
 from tests.sim.raft_liveness import run_liveness_seed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from node.catalogue.commands import SetPolicy
-from tests.cluster.mirror.disk_nodes import Cluster, mirrored, publish, with_a_mirror_that_lacks
+from tests.kit.disk_cluster import Cluster, mirrored, publish, with_a_mirror_that_lacks
 
 BODIES = [b"%d" % number for number in range(1, 11)]
 TTL = {"message-ttl": 60_000}

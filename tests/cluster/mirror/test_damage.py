@@ -9,15 +9,15 @@ import pytest
 from node.amqp.methods import BasicConsume, BasicGet
 from node.store.disk import Read
 from node.store.scrubber import REST_S
-from tests.cluster.mirror import disk_nodes
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit import disk_cluster
+from tests.kit.disk_cluster import (
     Cluster,
     Node,
     id_on,
     mirrored,
     publish,
 )
-from tests.node.broker.harness import Client
+from tests.kit.world import Client
 from tests.sim.mirror_bugs import bug
 
 COUNT = 60
@@ -211,7 +211,7 @@ def test_a_mirror_that_must_read_before_it_takes_over() -> None:
 @pytest.fixture
 def scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes look for what has rotted."""
-    monkeypatch.setattr(disk_nodes, "OPTIONS", replace(disk_nodes.OPTIONS, scrub_rate=1 << 20))
+    monkeypatch.setattr(disk_cluster, "OPTIONS", replace(disk_cluster.OPTIONS, scrub_rate=1 << 20))
 
 
 @pytest.mark.usefixtures("scrubbed")

@@ -7,7 +7,7 @@ from cluster.gm_ring.wire import encode_parcel
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import GiveUp, TransferMaster
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
     Cluster,
     id_on,

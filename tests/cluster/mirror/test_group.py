@@ -14,7 +14,7 @@ from node.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicNack, Basic
 from node.catalogue.commands import RemoveMember, SetPolicy
 from node.catalogue.mirrors.views import DropMirror, EraseMirror, GiveUp, MirrorSynced, TookOver
 from node.queue.queue import Queue
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
     Cluster,
     id_on,

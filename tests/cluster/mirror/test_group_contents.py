@@ -13,7 +13,7 @@ from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
 from node.catalogue.mirrors.views import DropMirror, MirrorSynced
 from node.catalogue.records import Json
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
     Cluster,
     id_on,

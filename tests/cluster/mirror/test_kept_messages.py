@@ -8,10 +8,10 @@ import pytest
 from cluster.mirror.caretaker import KEPT_S
 from node.amqp.methods import BasicConsume
 from node.catalogue.commands import RemoveMember, SetPolicy
-from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, Node, mirrored, publish
 from tests.cluster.mirror.test_damage import flip, is_whole, losses, pass_time, paths
 from tests.cluster.mirror.test_total_restart import kill_all, start
-from tests.node.broker.harness import Client
+from tests.kit.disk_cluster import PERSISTENT, Cluster, Node, mirrored, publish
+from tests.kit.world import Client
 from tests.sim.world_bugs import bug
 
 NODES = ("n1", "n2", "n3")

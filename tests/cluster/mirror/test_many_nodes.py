@@ -2,8 +2,8 @@
 
 from node.amqp.methods import BasicConsume
 from node.catalogue.commands import SetPolicy
-from tests.cluster.mirror.nodes import Cluster
-from tests.cluster.remote.nodes import client_of
+from tests.kit.cluster import client_of
+from tests.kit.mirror_cluster import Cluster
 
 
 def test_kill_intermediate() -> None:

@@ -1,6 +1,6 @@
 """What the caretaker and the revival of a node want is proposed, once; what becomes of queues is told, once.
 
-Whole brokers: `tests.cluster.mirror.disk_nodes`. Which proposals are right: test_caretaker.py, test_revival.py.
+Whole brokers: `tests.kit.disk_cluster`. Which proposals are right: test_caretaker.py, test_revival.py.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from node.catalogue.commands import (
     StartMirroring,
 )
 from node.catalogue.mirrors.views import AddMirror, DropMirror, OfferCopy, Revive, TookOver, TransferMaster
-from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, mirrored, publisher_of
+from tests.kit.disk_cluster import PERSISTENT, Cluster, mirrored, publisher_of
 
 ALL = SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"})
 

@@ -14,16 +14,16 @@ from node.amqp.methods import BasicAck, BasicGet, BasicNack, ConfirmSelect
 from node.catalogue.commands import DeclareQueue, SetPolicy
 from node.queue.storage import Waiter
 from node.store.waiting import Waiting
-from tests.cluster.mirror.disk_nodes import PERSISTENT as PERSISTENT_MESSAGE
-from tests.cluster.mirror.disk_nodes import Cluster as DiskCluster
-from tests.cluster.mirror.disk_nodes import publisher_of
-from tests.cluster.mirror.nodes import Cluster
 from tests.cluster.mirror.test_follower import Copy as FollowerCopy
 from tests.cluster.mirror.test_follower import Ring as FollowerRing
 from tests.cluster.mirror.test_follower import enqueue
 from tests.cluster.mirror.test_leader import PERSISTENT
 from tests.cluster.mirror.test_leader import World as LeaderWorld
-from tests.cluster.remote.nodes import client_of
+from tests.kit.cluster import client_of
+from tests.kit.disk_cluster import PERSISTENT as PERSISTENT_MESSAGE
+from tests.kit.disk_cluster import Cluster as DiskCluster
+from tests.kit.disk_cluster import publisher_of
+from tests.kit.mirror_cluster import Cluster
 
 
 def test_frames_that_come_before_the_queue_is_known() -> None:

@@ -10,7 +10,7 @@ from cluster.mirror.slow_mirrors import LAST_S
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import SetDraining
 from node.catalogue.mirrors.views import DeclineMaster, TransferMaster
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
     Cluster,
     id_on,
@@ -19,7 +19,7 @@ from tests.cluster.mirror.disk_nodes import (
     publish,
     publisher_of,
 )
-from tests.node.broker.harness import Client
+from tests.kit.world import Client
 
 EVICTED_S = 13.0
 """A mirror is dropped 10 s after it stopped to pass something on, as far as is known at looks that are 1 s apart."""

@@ -7,8 +7,8 @@ import pytest
 from node.catalogue.commands import ClearPolicy, RemoveMember
 from node.catalogue.mirrors.views import stored_uid
 from node.store.disk import RemoveTree
-from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, mirrored, publish, record_of
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.disk_cluster import PERSISTENT, Cluster, mirrored, publish, record_of
 
 BODIES = [b"%d" % number for number in range(1, 41)]
 WHOLE = [(body, True) for body in BODIES]

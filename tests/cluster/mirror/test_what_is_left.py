@@ -18,10 +18,10 @@ from node.amqp.methods import (
     QueueDelete,
 )
 from node.catalogue.commands import ClearPolicy, SetPolicy
-from tests.cluster.mirror import disk_nodes
-from tests.cluster.mirror.nodes import Cluster, Node
-from tests.memory import no_circles
-from tests.node.broker.harness import Client
+from tests.kit import disk_cluster
+from tests.kit.memory import no_circles
+from tests.kit.mirror_cluster import Cluster, Node
+from tests.kit.world import Client
 
 NAMES = ("n1", "n2", "n3")
 QUEUES = tuple(f"{kind}{name}" for kind in "mo" for name in NAMES)
@@ -42,7 +42,7 @@ def clients_of(cluster: Cluster) -> list[Client]:
     return clients
 
 
-@pytest.fixture(params=[Cluster, disk_nodes.Cluster], ids=["in-memory", "on-disk"])
+@pytest.fixture(params=[Cluster, disk_cluster.Cluster], ids=["in-memory", "on-disk"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     cluster: Cluster = request.param(*NAMES)
     ha = {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-promote-on-shutdown": "always"}

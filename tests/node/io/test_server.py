@@ -17,9 +17,9 @@ from node.config.values import NETWORK, Address
 from node.io.session import Session
 from tests.adversity.attack import many
 from tests.conformance.amqp_client import Connection, ConnectionEnded
+from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.ports import free_port
-from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.io.server_thread import LOOPBACK, Place, ServerThread, config
+from tests.kit.server_thread import LOOPBACK, Place, ServerThread, config
 
 pytestmark = pytest.mark.real
 

@@ -18,7 +18,7 @@ from node.management.site import SiteNode
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
 from node.statistics.statistics import Statistics, StatisticsOptions
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 NODE = "node@test"
 

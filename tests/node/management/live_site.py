@@ -6,7 +6,7 @@ from typing import Any
 
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
-from tests.node.broker.harness import World
+from tests.kit.world import World
 from tests.node.management.fake_site import Caller, FakeSite
 
 

@@ -8,7 +8,7 @@ from node.io.mirroring_events import MirroringEvents
 from node.management.node_facts import node_facts
 from node.management.site import SiteNode
 from node.statistics.query import Query
-from tests.node.broker.harness import World
+from tests.kit.world import World
 from tests.node.management.fake_site import NODE, FakeSite
 
 

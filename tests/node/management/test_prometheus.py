@@ -13,7 +13,7 @@ from node.management import metric_families as families
 from node.management.prometheus import CLUSTER_FAMILIES, MIRROR_FAMILY, Scrape, Telemetry, Wanted
 from node.management.resources.metrics import routes
 from node.statistics.channels import channel_name
-from tests.node.broker.harness import World
+from tests.kit.world import World
 from tests.node.management.fake_site import Caller
 from tests.node.management.monitor_site import MonitorSite
 

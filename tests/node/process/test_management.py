@@ -26,8 +26,8 @@ from node.statistics.query import Query
 from tests.adversity.node_process import ROOT
 from tests.conformance.amqp_client import Connection
 from tests.conformance.cluster_api import await_true
-from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.io.server_thread import Place
+from tests.kit.memory import assert_gone, no_search_for_cycles
+from tests.kit.server_thread import Place
 from tests.node.process.test_agent import config_for, directory, environ_of
 
 __all__ = ["directory"]

@@ -12,7 +12,7 @@ from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.run import Absent, Batch, Place, Run
 from node.queue.storage import MemoryStorage, Page
-from tests.node.queue.messages import bodies_of, content, envelope
+from tests.kit.messages import bodies_of, content, envelope
 
 
 class FakeQueueStorage(MemoryStorage):

@@ -14,7 +14,7 @@ from node.queue.priority_backlog import PriorityBacklog
 from node.queue.reader import RUNS_MAX, Found, QueueReader
 from node.queue.run import NEVER, Absent, Batch, Place, Run, bytes_of
 from node.queue.storage import QueueStorage
-from tests.node.queue.messages import bodies_of, content, envelope, run_of
+from tests.kit.messages import bodies_of, content, envelope, run_of
 from tests.node.queue.test_paged_backlog import FakeQueueStorage
 
 MUCH = 1 << 30

@@ -5,7 +5,7 @@ from node.catalogue.records import QueueRecord
 from node.queue.queue import Queue
 from node.queue.run import Batch
 from node.queue.status import QueueStatus
-from tests.node.queue.messages import FakeHost, content, envelope, make_queue
+from tests.kit.messages import FakeHost, content, envelope, make_queue
 from tests.node.queue.test_paged_backlog import FakeQueueStorage
 
 

@@ -30,7 +30,7 @@ from node.queue.consumer import RUN_COST
 from node.queue.queue import PUMPED_MAX, Queue
 from node.routing.router import Router
 from node.scheduling.turn import SHARE_S, TURN_S
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 HEADERS = Properties(headers={"k": longstr("v")})
 

@@ -53,9 +53,9 @@ from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
 from node.queue.operations import Delivered, Enqueue, Remove
 from node.queue.queue import Queue
-from tests.cluster.mirror.disk_nodes import Cluster
-from tests.cluster.mirror.nodes import RING
-from tests.node.broker.harness import Client
+from tests.kit.disk_cluster import Cluster
+from tests.kit.mirror_cluster import RING
+from tests.kit.world import Client
 from tests.transcripts.script import INDENT, main, retold
 from tests.transcripts.story import frames_of, shown, table_of
 

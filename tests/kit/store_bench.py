@@ -15,8 +15,8 @@ from node.store.options import StoreOptions
 from node.store.queue_index import QueueIndex
 from node.store.records import HEADER_BYTES, read_records
 from node.store.store import Store
-from tests.node.queue.messages import content
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.messages import content
 
 ENVELOPES = [Envelope("", key, channel=1, frame_max_bytes=0, persistent=True) for key in ("q", "r")]
 ENVELOPE = ENVELOPES[0]

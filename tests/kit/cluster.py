@@ -19,8 +19,8 @@ from node.catalogue.mirrors.views import TransferMaster, View, ViewChange
 from node.catalogue.snapshot import everything
 from node.client.settings import BrokerSettings
 from node.queue.queue import Queue
-from tests.cluster.remote.mirrors import Mirrors, Replica
-from tests.node.broker.harness import Client, World
+from tests.kit.mirrors_in_memory import Mirrors, Replica
+from tests.kit.world import Client, World
 
 
 class NodeLog:

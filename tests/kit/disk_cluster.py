@@ -1,4 +1,4 @@
-"""The brokers of `tests.cluster.mirror.nodes` with disks that outlive them; a node may be cut off, or frozen.
+"""The brokers of `tests.kit.mirror_cluster` with disks that outlive them; a node may be cut off, or frozen.
 
 cluster.cut_off.add("n1")      nothing comes to n1 or from it, and it hears of no command
 cluster.frozen.add("n1")       … and it does nothing either: what is sent to it waits
@@ -28,9 +28,9 @@ from node.store.directory import claim
 from node.store.options import StoreOptions
 from node.store.recovery import recover
 from node.store.store import Store
-from tests.cluster.mirror import nodes
-from tests.node.broker.harness import Client, World
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit import mirror_cluster as nodes
+from tests.kit.disk import SimulatedDisk
+from tests.kit.world import Client, World
 
 OPTIONS = StoreOptions(embed_max_bytes=250, segment_entries=16, commit_interval_s=0.0)
 """Small, so that a few messages fill a segment."""

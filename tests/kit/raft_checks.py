@@ -17,7 +17,7 @@ from node.catalogue.command_codec import decode_command
 from node.catalogue.commands import Command, Refused, SetGlobalParameter
 
 if TYPE_CHECKING:
-    from tests.sim.raft_world import Process, World
+    from tests.kit.raft_world import Process, World
 
 
 class Violation(AssertionError):

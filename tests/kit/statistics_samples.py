@@ -6,7 +6,7 @@ from node.broker.broker import Broker
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
 from node.statistics.statistics import Statistics, StatisticsOptions
-from tests.node.broker.harness import START, World
+from tests.kit.world import START, World
 
 TIME_MS = 1_700_000_000_000
 """The time of day at the start of every test, a multiple of every step."""

@@ -27,7 +27,7 @@ from node.queue.run import Batch, Envelope, Run
 from node.queue.storage import Waiter
 
 if TYPE_CHECKING:
-    from tests.cluster.remote.nodes import Node
+    from tests.kit.cluster import Node
 
 
 class Replica:

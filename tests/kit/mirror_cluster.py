@@ -1,4 +1,4 @@
-"""Several brokers with the real mirrors, without sockets or disks: see `tests.cluster.remote.nodes`.
+"""Several brokers with the real mirrors, without sockets or disks: see `tests.kit.cluster`.
 
 Frames of the ring and those of `cluster.remote` share one way between two nodes, as they do on a data stream.
 """
@@ -8,7 +8,7 @@ from collections import deque
 from cluster.mirror.mirrors import Mirrors
 from node.catalogue.commands import NodeUp, PutMember
 from node.catalogue.snapshot import everything
-from tests.cluster.remote import nodes as remote
+from tests.kit import cluster as remote
 
 RING = b"\x00ring"
 """What a frame of the ring begins with here."""

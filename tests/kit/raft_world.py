@@ -1,7 +1,7 @@
 """Members of a Raft group in virtual time, over simulated disks and links: the real PySyncObj, our journal, our log.
 
 One thread, one heap of events, one source of randomness: a seed says everything. After each event the invariants are
-checked (`tests.sim.raft_checks`). Nothing here is used by the node.
+checked (`tests.kit.raft_checks`). Nothing here is used by the node.
 Source: reliability §5.2.
 """
 
@@ -20,8 +20,8 @@ from node.catalogue.command_codec import encode_command
 from node.catalogue.commands import Command, NodeDown, NodeUp, PutMember, Refused, SetGlobalParameter
 from node.catalogue.events import Event
 from node.catalogue.snapshot import snapshot
-from tests.node.store.simulated_disk import SimulatedDisk
-from tests.sim.raft_checks import Checks
+from tests.kit.disk import SimulatedDisk
+from tests.kit.raft_checks import Checks
 
 OPTIONS = Options(compact_min_bytes=6000, compact_entries=60)
 DOWN_AFTER_S = 1.5

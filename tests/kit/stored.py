@@ -21,8 +21,8 @@ from node.store.records import (
     record,
 )
 from node.store.recovery import RecoveredStore, recover
-from tests.node.queue.messages import body_of, content
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.messages import body_of, content
 
 NODE = "rabbit@test"
 ENTRIES = 16

@@ -10,7 +10,7 @@ import pytest
 from node.admin.admin import Admin, AdminError
 from node.catalogue.catalogue import Catalogue
 from node.config.config import AuthOptions, Config
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 ResultT = TypeVar("ResultT")
 

@@ -11,7 +11,7 @@ from typing import Final
 
 BASE: Final = int(os.environ.get("FLUFFLE_SEED") or time.time())
 """The number of this run; about that of the seconds since 1970, so that no two runs have the same."""
-KEPT: Final = Path(__file__).resolve().parent.parent / "var" / "seeds"
+KEPT: Final = Path(__file__).resolve().parents[2] / "var" / "seeds"
 
 
 def fresh_seeds(each: int = 1) -> int:
