@@ -10,7 +10,6 @@ from node.amqp import methods
 from node.io.control import ControlError
 from tests.chaos.broker import BrokerCluster
 from tests.chaos.churn import GONE, KEYS, THERE, Churn
-from tests.chaos.client import ClusterChannel, ClusterClient, code_of
 from tests.chaos.cluster import ChaosCluster, ChaosNode
 from tests.chaos.leaks import leaks
 from tests.chaos.ledger import (
@@ -27,8 +26,9 @@ from tests.chaos.ledger import (
 )
 from tests.chaos.publishers import publish
 from tests.chaos.workload import Workload
-from tests.durability.client import Delivery, Lost
 from tests.durability.ledger import Kind, Value
+from tests.kit.cluster_client import ClusterChannel, ClusterClient, code_of
+from tests.kit.load_client import Delivery, Lost
 from tests.kit.patience import patience
 
 QUIET_S: Final = 1.0

@@ -1,15 +1,13 @@
 """A program of examples/ that sends what it is given, a value a line, and says what has been confirmed."""
 
-import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.client_steps import ROOT, Process
+from tests.kit.client_steps import Process
 from tests.kit.patience import patience
 
 AHEAD_MAX: Final = 10
@@ -29,16 +27,7 @@ class Sender(Process):
     def __init__(
         self, log: Path, *arguments: str, environment: Mapping[str, str], says: re.Pattern[str], prefix: str
     ) -> None:
-        self._log = log
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        super().__init__(log, *arguments, environment=environment, stdin=subprocess.PIPE)
         self._says = says
         self._prefix = prefix
         self._input = self._process.stdin

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from tests.durability.client import Delivery
 from tests.durability.ledger import Kind, Value, value_of
+from tests.kit.load_client import Delivery
 
 SENT: Final = 1
 CONFIRMED: Final = 2

@@ -11,7 +11,6 @@ from typing import Any, Final
 import pika
 
 from tests.chaos.broker import BrokerCluster
-from tests.chaos.client import Stuck, code_of
 from tests.chaos.crew import Crew
 from tests.chaos.mirror_ledger import (
     CONFIRMED,
@@ -24,8 +23,9 @@ from tests.chaos.mirror_ledger import (
 )
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.pika_client import CALL_S, WRITTEN_MAX_BYTES, PikaChannel, PikaClient
-from tests.durability.client import Lost
 from tests.durability.ledger import Kind, Value
+from tests.kit.cluster_client import Stuck, code_of
+from tests.kit.load_client import Lost
 from tests.kit.patience import patience
 
 NODES: Final = range(3)

@@ -18,8 +18,8 @@ from tests.chaos.ledger import (
     Ledger,
     Session,
 )
-from tests.durability.client import Delivery
 from tests.durability.ledger import Kind, Value
+from tests.kit.load_client import Delivery
 
 KIND = Kind()
 

@@ -24,8 +24,8 @@ from tests.chaos.mirror_ledger import (
     Trace,
 )
 from tests.chaos.mirror_nemesis import MirrorNemesis, mirror_kinds
-from tests.chaos.network import LoopbackNetwork
 from tests.durability.ledger import Kind, Value
+from tests.kit.network import LoopbackNetwork
 
 KIND = Kind((20,))
 

@@ -13,7 +13,7 @@ from node.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.method_codec import encode_method
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Content, content_header, frame
+from tests.kit.amqp_client import Channel, Content, content_header, frame
 
 POLL_S = 0.02
 DEADLINE_S = 10.0

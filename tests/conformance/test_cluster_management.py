@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from node.amqp.methods import QueueBind, QueueDeclare
-from tests.conformance.amqp_client import Channel, Connection
-from tests.conformance.cluster_api import (
+from tests.conformance.cluster_story import drain, publish
+from tests.conformance.entities import is_routed, queue_exists
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.server_cluster import (
     Cluster,
     ClusterNode,
     Ctl,
@@ -23,8 +25,6 @@ from tests.conformance.cluster_api import (
     is_rabbitmq,
     start_nodes,
 )
-from tests.conformance.cluster_story import drain, publish
-from tests.conformance.entities import is_routed, queue_exists
 
 pytestmark = pytest.mark.slow
 

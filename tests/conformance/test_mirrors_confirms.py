@@ -28,12 +28,12 @@ from node.amqp.methods import (
     QueueDelete,
 )
 from tests.conformance.aio_pika_steps import opened
-from tests.conformance.amqp_client import Channel, NothingArrived
-from tests.conformance.cluster_api import Cluster, await_true
 from tests.conformance.cluster_story import PERSISTENT, TRANSIENT, publish
-from tests.conformance.mirror_steps import Mirrored, await_shape, bodies, end, numbered
 from tests.conformance.pika_steps import parameters
 from tests.conformance.queue_steps import message
+from tests.kit.amqp_client import Channel, NothingArrived
+from tests.kit.mirror_steps import Mirrored, await_shape, bodies, end, numbered
+from tests.kit.server_cluster import Cluster, await_true
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]

@@ -16,17 +16,10 @@ from aio_pika.exceptions import AMQPError
 from node.amqp.methods import BasicAck, ConfirmSelect, QueueDeclare
 from node.io.control import request
 from tests.conformance.aio_pika_steps import connected
-from tests.conformance.amqp_client import Channel, ConnectionEnded
-from tests.conformance.cluster_api import (
-    Cluster,
-    ClusterNode,
-    await_true,
-    is_rabbitmq,
-    start_cluster,
-)
 from tests.conformance.cluster_story import PERSISTENT, publish
-from tests.conformance.fluffle_cluster import FluffleNode
-from tests.conformance.mirror_steps import (
+from tests.kit.amqp_client import Channel, ConnectionEnded
+from tests.kit.fluffle_cluster import FluffleNode
+from tests.kit.mirror_steps import (
     all_bodies,
     await_shape,
     bodies,
@@ -35,6 +28,13 @@ from tests.conformance.mirror_steps import (
     set_mirroring,
 )
 from tests.kit.patience import patience
+from tests.kit.server_cluster import (
+    Cluster,
+    ClusterNode,
+    await_true,
+    is_rabbitmq,
+    start_cluster,
+)
 
 pytestmark = pytest.mark.slow
 

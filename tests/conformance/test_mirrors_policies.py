@@ -12,11 +12,13 @@ import pytest
 
 from node.amqp.field_table import longstr
 from node.amqp.methods import QueueDeclare, QueueDelete
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster, ClusterNode, await_true, is_rabbitmq
 from tests.conformance.cluster_story import PERSISTENT, publish
 from tests.conformance.entities import queue_exists
-from tests.conformance.mirror_steps import (
+from tests.conformance.pika_steps import parameters
+from tests.conformance.queue_steps import publish_each
+from tests.conformance.test_section_9_placement import least
+from tests.kit.amqp_client import Channel
+from tests.kit.mirror_steps import (
     Mirrored,
     await_shape,
     bodies,
@@ -25,9 +27,7 @@ from tests.conformance.mirror_steps import (
     numbered,
     set_mirroring,
 )
-from tests.conformance.pika_steps import parameters
-from tests.conformance.queue_steps import publish_each
-from tests.conformance.test_section_9_placement import least
+from tests.kit.server_cluster import Cluster, ClusterNode, await_true, is_rabbitmq
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]

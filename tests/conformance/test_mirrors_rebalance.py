@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from node.amqp.methods import QueueDeclare
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster, ClusterNode, await_true, is_rabbitmq
 from tests.conformance.cluster_story import publish
-from tests.conformance.mirror_steps import Mirrored, await_shape, bodies, numbered
+from tests.kit.amqp_client import Channel
+from tests.kit.mirror_steps import Mirrored, await_shape, bodies, numbered
+from tests.kit.server_cluster import Cluster, ClusterNode, await_true, is_rabbitmq
 
 On = Callable[..., Channel]
 slow = pytest.mark.slow

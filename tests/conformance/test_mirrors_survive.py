@@ -15,9 +15,9 @@ from aio_pika.exceptions import DeliveryError
 from pika.exceptions import AMQPError
 
 from tests.conformance.aio_pika_steps import opened
-from tests.conformance.cluster_api import Cluster, ClusterNode, await_true
-from tests.conformance.mirror_steps import Mirrored, Sequence, await_shape, set_mirroring
 from tests.conformance.pika_steps import parameters
+from tests.kit.mirror_steps import Mirrored, Sequence, await_shape, set_mirroring
+from tests.kit.server_cluster import Cluster, ClusterNode, await_true
 
 pytestmark = pytest.mark.slow
 

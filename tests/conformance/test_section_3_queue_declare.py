@@ -19,7 +19,6 @@ from node.amqp.methods import (
     QueuePurge,
     QueueUnbind,
 )
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     access_refused,
     is_routed,
@@ -31,7 +30,8 @@ from tests.conformance.entities import (
     take_unacked,
 )
 from tests.conformance.queue_steps import drain, publish_each, wait_until
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.servers import Admin
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]

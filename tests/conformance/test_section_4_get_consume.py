@@ -19,7 +19,6 @@ from node.amqp.methods import (
     BasicQos,
     QueueDelete,
 )
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.queue_steps import (
     consumer_count,
     drain,
@@ -29,6 +28,7 @@ from tests.conformance.queue_steps import (
     take,
     wait_until,
 )
+from tests.kit.amqp_client import Channel, Connection
 
 Names = Callable[[str], str]
 

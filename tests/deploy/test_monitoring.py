@@ -22,10 +22,10 @@ import yaml
 
 from node.management.prometheus import Scrape, Telemetry, Wanted
 from node.management.resources.metrics import routes
-from tests.adversity.node_process import ROOT
-from tests.chaos.network import HOST
-from tests.conformance.managed_fluffle import ManagedFluffle
+from tests.kit.managed_fluffle import ManagedFluffle
+from tests.kit.network import HOST
 from tests.kit.ports import free_ports
+from tests.kit.server_process import ROOT
 from tests.node.management.fake_site import Caller
 from tests.node.management.test_dashboard import queries
 from tests.node.management.test_prometheus import SUMS, busy_site

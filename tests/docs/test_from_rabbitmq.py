@@ -9,10 +9,10 @@ from typing import Any, Final
 import pika
 import pytest
 
-from tests.chaos.network import HOST
-from tests.conformance.rabbit_server import RABBITMQ_SERVER, RabbitServer
 from tests.docs.pages import Page, Shell, eventually
+from tests.kit.network import HOST
 from tests.kit.ports import free_ports
+from tests.kit.rabbit_server import RABBITMQ_SERVER, RabbitServer
 
 pytestmark = [
     pytest.mark.slow,

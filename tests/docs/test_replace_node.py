@@ -10,8 +10,8 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.chaos.network import HOST
-from tests.docs.pages import Node, Page, Shell, eventually
+from tests.docs.pages import Page, PageNode, Shell, eventually
+from tests.kit.network import HOST
 from tests.kit.ports import free_ports
 
 pytestmark = pytest.mark.slow
@@ -37,9 +37,9 @@ class Cluster:
             'if [ "$1" = stop ]; then fluffle ctl shutdown; rm -f "$pid"; exit; fi\n'
             f'{start} >"$RABBITMQ_NODENAME.out" 2>&1 </dev/null & echo $! >"$pid"',
         )
-        self.nodes = {name: Node(self.shell, name, *self._options(name)) for name in NAMES}
+        self.nodes = {name: PageNode(self.shell, name, *self._options(name)) for name in NAMES}
         for node in self.nodes.values():
-            node.await_ready()
+            node.wait_ready()
 
     def _options(self, name: str) -> list[str]:
         places = ["--listen", f"{HOST}:{self.ports[name]}", "--peer", f"{HOST}:{self.peers[name]}"]

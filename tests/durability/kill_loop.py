@@ -26,11 +26,11 @@ from typing import Final
 
 from node.amqp import methods
 from tests.durability.check import Check, note_that_acks_were_heard
-from tests.durability.client import Client, Lost
-from tests.durability.durable_node import DurableNode, StartFailed, copy_data
-from tests.durability.faulty_disk import FaultyDisk
 from tests.durability.ledger import DEAD_LETTERS, Count, Ledger, QueueLedger
 from tests.durability.load import FAN, FANNED, QUEUES, Churn, Load
+from tests.kit.faulty_disk import FaultyDisk
+from tests.kit.load_client import Client, Lost
+from tests.kit.node_process import NodeProcess, StartFailed, copy_data
 
 ROUNDS_OF_EPISODE: Final = 5
 COPIES_MAX: Final = 8
@@ -105,7 +105,7 @@ class Episode:
         self._seed = seed
         self._stops = stops
         self._disk = FaultyDisk(directory, directory / "data") if power else None
-        self._node = DurableNode(directory, environment=self._disk.environment if self._disk else {})
+        self._node = NodeProcess(directory, environment=self._disk.environment if self._disk else {})
         self._churn = Churn()
         self._ledger = Ledger(Count())
         for name in QUEUES:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from node.amqp.properties import Properties, decode_properties, encode_properties
-from tests.durability.client import Delivery
+from tests.kit.load_client import Delivery
 
 SENT: Final = 1
 CONFIRMED: Final = 2

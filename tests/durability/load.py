@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from node.amqp import methods
 from node.amqp.field_table import Table, long, longstr
-from tests.durability.client import Channel, Client, Delivery, Lost
 from tests.durability.ledger import (
     CONFIRMED,
     DEAD_LETTERS,
@@ -26,6 +25,7 @@ from tests.durability.ledger import (
     QueueLedger,
     Value,
 )
+from tests.kit.load_client import Channel, Client, Delivery, Lost
 
 KIB: Final = 1024
 FAN: Final = "fan"

@@ -3,7 +3,7 @@
     python -m tests.sim.world_runner --safety 20000 --liveness 5000 [--first N] [--jobs N]
     FLUFFLE_SIM=safety:7 python -m pytest tests/sim/test_world.py
 
-`--first` is by default the number of this run (`tests.kit.seeds`), so that each run tries others; it is printed and kept
+`--first` is by default the number of this run (`tests.kit.seeds`), so each run tries others; it is printed, and kept
 in `var/seeds`. A seed that fails is never run again by itself.
 """
 

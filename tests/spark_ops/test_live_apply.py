@@ -25,11 +25,11 @@ from spark_ops.planning import plan as plans
 from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
 from spark_ops.planning.steps import Move, placement_of, steps_of, waves_of
 from spark_ops.planning.topology import rows_of
-from tests.conformance.cluster_api import Cluster, await_true
-from tests.conformance.fluffle_process import ROOT
-from tests.conformance.http_api import HttpApi
-from tests.conformance.managed_fluffle import managed, start_managed_cluster
-from tests.conformance.mirror_steps import await_shape, delete_queues, set_mirroring
+from tests.kit.http_api import HttpApi
+from tests.kit.managed_fluffle import managed, start_managed_cluster
+from tests.kit.mirror_steps import await_shape, delete_queues, set_mirroring
+from tests.kit.server_cluster import Cluster, await_true
+from tests.kit.server_process import ROOT
 from tests.spark_ops.gate import Gate, Side
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ import pika
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.conformance.cluster_api import Cluster, await_true
-from tests.conformance.http_api import HttpApi
-from tests.conformance.managed_fluffle import ManagedNode, managed, start_managed_cluster
+from tests.kit.http_api import HttpApi
+from tests.kit.managed_fluffle import ManagedNode, managed, start_managed_cluster
+from tests.kit.server_cluster import Cluster, await_true
 from tests.ui import content
 from tests.ui.browser import DESKTOP, PHONE, Watch, chromium
 from tests.ui.frame import log_in

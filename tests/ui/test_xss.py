@@ -7,8 +7,8 @@ import pika
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.conformance.cluster_api import await_true
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.http_api import HttpApi, quote
+from tests.kit.server_cluster import await_true
 from tests.ui import content
 from tests.ui.conftest import Site
 from tests.ui.corpus import CLEAN, FOUND, MARK, NAMES

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.conformance.http_api import Answer, HttpApi, quote
+from tests.kit.http_api import Answer, HttpApi, quote
 
 STATISTICS_S: Final = 20.0
 """RabbitMQ shows what it counts every 5 s."""

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from cluster.mirror.happenings import Kind
 from node.management.prometheus import Scrape, Telemetry
-from tests.adversity.node_process import ROOT
+from tests.kit.server_process import ROOT
 from tests.node.management.test_prometheus import SUMS, busy_site
 
 FILE = ROOT / "deploy" / "grafana" / "fluffle.json"

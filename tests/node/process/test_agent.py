@@ -18,7 +18,7 @@ from node.config.config import Address, Config, ConsoleLog, LogOptions
 from node.io.control import ControlError, find_node, request
 from node.io.data_directory import DataDirectoryError
 from node.process.agent import Agent
-from tests.adversity.node_process import ROOT
+from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.real
 

@@ -23,10 +23,10 @@ from node.config.config import Address, ClusterOptions, ManagementConfig, Statis
 from node.io.control import ControlError
 from node.process.agent import Agent
 from node.statistics.query import Query
-from tests.adversity.node_process import ROOT
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import await_true
+from tests.kit.amqp_client import Connection
 from tests.kit.memory import assert_gone, no_search_for_cycles
+from tests.kit.server_cluster import await_true
+from tests.kit.server_process import ROOT
 from tests.kit.server_thread import Place
 from tests.node.process.test_agent import config_for, directory, environ_of
 

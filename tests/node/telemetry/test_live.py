@@ -9,8 +9,8 @@ import pika
 import pytest
 
 from spark_ops.documents import content_hash
-from tests.conformance.cluster_api import Cluster, await_true
-from tests.conformance.fluffle_cluster import FluffleCluster, FluffleNode
+from tests.kit.fluffle_cluster import FluffleCluster, FluffleNode
+from tests.kit.server_cluster import Cluster, await_true
 from tests.node.telemetry.schema_check import Row, read
 
 pytestmark = pytest.mark.slow

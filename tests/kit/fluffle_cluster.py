@@ -1,29 +1,28 @@
 """A cluster of Fluffle: a process for each node, formed by `cluster_formation.classic_config` as an operator would."""
 
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from node.io.control import ControlError, request
-from tests.chaos.network import ProxyNetwork
-from tests.conformance.cluster_api import Cluster, Ctl, Replicas
-from tests.conformance.fluffle_process import ROOT, _RemoteAdmin
+from tests.kit.network import ProxyNetwork
+from tests.kit.node_process import start_command
+from tests.kit.operated_process import OperatedProcess
 from tests.kit.patience import patience
 from tests.kit.ports import free_ports
+from tests.kit.server_cluster import Cluster, Ctl, Replicas
+from tests.kit.server_process import ROOT
 
 if TYPE_CHECKING:
-    from tests.conformance.servers import Admin
+    from tests.kit.servers import Admin
 
 START_TIMEOUT_S: Final = 30.0
-STOP_TIMEOUT_S: Final = 20.0
 
 
 class FluffleNode:
@@ -42,7 +41,8 @@ class FluffleNode:
         self._directory = directory / name
         self._directory.mkdir()
         self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(directory)}
-        self.options: list[str] = []
+        self.management = ""
+        self._process = OperatedProcess(self._directory, "node")
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write the configuration: keys of rabbitmq.conf."""
@@ -56,31 +56,21 @@ class FluffleNode:
 
     @property
     def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def log(self) -> str:
-        """What the process has printed, in all its lives."""
-        return (self._directory / "stderr").read_text(errors="replace")
+        return self._process.is_running
 
     def launch(self) -> None:
         if self._network is not None:
             self._network.starts(short(self.name))
-        listen, peer = f"{self.host}:{self.port}", f"{self.host}:{self.peer_port}"
-        with open(self._directory / "stderr", "ab") as errors:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tests.conformance.cluster_node_process", "--name", self.name),
-                    *("--data", self.data, "--listen", listen, "--peer", peer),
-                    *("--config", str(self._directory / "fluffle.conf"), *self.options),
-                ],
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
+        command = start_command(
+            self.name,
+            self.data,
+            listen=f"{self.host}:{self.port}",
+            management=self.management,
+            peer=f"{self.host}:{self.peer_port}",
+            config=self._directory / "fluffle.conf",
+            program=("-m", "tests.kit.operated_node"),
+        )
+        self._process.launch(command, self._environment)
         if self._network is not None:
             self._network.started(short(self.name), self._process.pid)
 
@@ -92,29 +82,22 @@ class FluffleNode:
         deadline = time.monotonic() + START_TIMEOUT_S * patience()
         while self.name not in self.running():
             if not self.is_alive or time.monotonic() > deadline:
-                raise RuntimeError(f"{self.name} did not start:\n{self.log[-4000:]}")
+                raise RuntimeError(f"{self.name} did not start:\n{self._process.log_text()[-4000:]}")
             time.sleep(0.05)
 
     def terminate(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise RuntimeError(f"{self.name} does not end:\n{self.log[-4000:]}") from None
+        self._process.stop()
 
     def kill(self) -> None:
         if self._network is not None:
             self._network.ends(short(self.name))
         self._process.kill()
-        self._process.wait()
 
     def freeze(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        self._process.freeze()
 
     def thaw(self) -> None:
-        if self.is_alive:
-            self._process.send_signal(signal.SIGCONT)
+        self._process.thaw()
 
     def stop(self) -> None:
         if self.is_alive:
@@ -123,14 +106,14 @@ class FluffleNode:
         keep = os.environ.get("FLUFFLE_TEST_KEEP_LOGS")
         if keep:
             Path(keep).mkdir(parents=True, exist_ok=True)
-            shutil.copy(self._directory / "stderr", Path(keep) / f"{self.name}-{self.port}.log")
+            (Path(keep) / f"{self.name}-{self.port}.log").write_text(self._process.all_log_text())
         shutil.rmtree(self._directory, ignore_errors=True)
 
     # The operator.
 
     @property
     def admin(self) -> "Admin":
-        return cast("Admin", _RemoteAdmin(self._ask))
+        return self._process.admin
 
     def ctl(self, *arguments: str, timeout_s: float = 60.0) -> Ctl:
         done = subprocess.run(
@@ -162,13 +145,13 @@ class FluffleNode:
             raise RuntimeError(f"{command} of {self.name}: {done}")
 
     def home(self, queue: str, vhost: str = "/") -> str:
-        return cast(str, self._ask("home", [queue, vhost]))
+        return cast(str, self._process.call("home", [queue, vhost]))
 
     def homes(self) -> list[str]:
-        return cast(list[str], self._ask("homes"))
+        return cast(list[str], self._process.call("homes"))
 
     def replicas(self, queue: str, vhost: str = "/") -> Replicas:
-        master, mirrors, synced = self._ask("replicas", [queue, vhost])
+        master, mirrors, synced = self._process.call("replicas", [queue, vhost])
         return Replicas(master, frozenset(mirrors), frozenset(synced))
 
     def sync(self, queue: str) -> None:
@@ -189,22 +172,9 @@ class FluffleNode:
 
     def running(self) -> set[str]:
         try:
-            return set(self._ask("running"))
+            return set(self._process.call("running"))
         except (OSError, RuntimeError):
             return set()
-
-    def _ask(self, call: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([call, arguments, named or {}]) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the process of {self.name} ended:\n{self.log[-4000:]}")
-        answer = json.loads(line)
-        if "refused" in answer:
-            raise RuntimeError(answer["refused"])
-        return answer["result"]
 
 
 def short(name: str) -> str:

@@ -15,8 +15,7 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 from tests.kit.ports import HOST, free_port
-
-ROOT: Final = Path(__file__).parents[2]
+from tests.kit.server_process import ROOT
 
 TIMEOUT_S: Final = 20.0
 """For any one thing that must happen; a worker's start on a busy machine is the slowest."""
@@ -69,14 +68,20 @@ class _Endpoint:
 class Process:
     """A Python program in a process of its own, in the repository's root; its output goes to a file."""
 
-    def __init__(self, log: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        log: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

@@ -3,7 +3,7 @@
 The process is the command's own; the agent that it makes is remembered, so that calls of `Admin`, one a line, are
 done in its event loop. Each gets a line back on standard output; what the command prints goes to standard error.
 
-    python -m tests.conformance.cluster_node_process --name N --data DIR …
+    python -m tests.kit.operated_node --name N --data DIR …
 """
 
 import json
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
-from tests.conformance.fluffle_server import FluffleAdmin
+from tests.kit.fluffle_server import FluffleAdmin
 
 CALL_TIMEOUT_S: Final = 30.0
 

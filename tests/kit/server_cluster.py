@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from tests.conformance.servers import Admin, Settings
 from tests.kit.patience import patience
+from tests.kit.servers import Admin, Settings
 
 NAMES: Final = ("n1", "n2", "n3")
 
@@ -213,9 +213,9 @@ def is_rabbitmq() -> bool:
 def _kind() -> type[_Kind]:
     # Late: they import this module.
     if is_rabbitmq():
-        from tests.conformance.rabbit_cluster import RabbitCluster
+        from tests.kit.rabbit_cluster import RabbitCluster
 
         return RabbitCluster
-    from tests.conformance.fluffle_cluster import FluffleCluster
+    from tests.kit.fluffle_cluster import FluffleCluster
 
     return FluffleCluster

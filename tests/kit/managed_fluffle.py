@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from tests.chaos.network import ProxyNetwork
-from tests.conformance.cluster_api import NAMES, SETTINGS, Cluster
-from tests.conformance.fluffle_cluster import FluffleCluster, FluffleNode
+from tests.kit.fluffle_cluster import FluffleCluster, FluffleNode
+from tests.kit.network import ProxyNetwork
 from tests.kit.ports import free_ports
+from tests.kit.server_cluster import NAMES, SETTINGS, Cluster
 
 
 class ManagedNode(FluffleNode):
@@ -19,7 +19,7 @@ class ManagedNode(FluffleNode):
         http_port, self._prometheus_port = free_ports(2)
         self.management_url = f"http://{self.host}:{http_port}"
         self.prometheus_url = f"http://{self.host}:{self._prometheus_port}"
-        self.options = ["--management", f"{self.host}:{http_port}"]
+        self.management = f"{self.host}:{http_port}"
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write the configuration: keys of rabbitmq.conf."""

@@ -4,7 +4,7 @@ Each node tells the others the address of its proxy here. Who a link comes from 
 the other end of it. A cut is silent (nothing passes, new links are accepted and stay dumb, as if packets were lost)
 or by resets (links break, new ones too). A slow link passes all on, in order, but later.
 
-    python -m tests.chaos.proxies      a JSON object a line on standard input, one a line back
+    python -m tests.kit.proxies      a JSON object a line on standard input, one a line back
 """
 
 import asyncio

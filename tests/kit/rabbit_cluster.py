@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.cluster_api import NO_REPLICAS, Cluster, Ctl, Replicas
-from tests.conformance.rabbit_server import (
+from tests.kit.ports import free_ports
+from tests.kit.rabbit_server import (
     RABBITMQ_SERVER,
     START_TIMEOUT_S,
     RabbitAdmin,
@@ -23,7 +23,7 @@ from tests.conformance.rabbit_server import (
     _wait_or_kill,
     prepare,
 )
-from tests.kit.ports import free_ports
+from tests.kit.server_cluster import NO_REPLICAS, Cluster, Ctl, Replicas
 
 RABBITMQ_CTL: Final = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 """Not /usr/sbin/rabbitmqctl: Debian's wrapper wants to be root or rabbitmq."""

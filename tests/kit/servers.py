@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.conformance.fluffle_process import FluffleProcess
-from tests.conformance.fluffle_server import FluffleServer
-from tests.conformance.rabbit_server import RabbitServer
+from tests.kit.fluffle_process import FluffleProcess
+from tests.kit.fluffle_server import FluffleServer
+from tests.kit.rabbit_server import RabbitServer
 
 Settings = Mapping[str, str]
 """Keys of rabbitmq.conf, which are those of fluffle.conf."""
@@ -104,7 +104,7 @@ def start_server(settings: Settings | None = None, *, with_management: bool = Fa
         return RabbitServer(settings or {}, with_management=with_management)
     if with_management:
         # Late: it imports modules that import this one.
-        from tests.conformance.managed_fluffle import ManagedFluffle
+        from tests.kit.managed_fluffle import ManagedFluffle
 
         return ManagedFluffle(settings or {})
     return FluffleServer(settings or {})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.chaos.network import HOST
+from tests.kit.network import HOST
 from tests.kit.patience import patience
 from tests.kit.ports import free_ports
 

@@ -3,25 +3,24 @@
 The process runs a `FluffleServer` and does what its standard input says, a call of `Admin` a line; each gets a
 line back. So the operator's way into the node is the one that all tests use, and the node has no door for tests.
 
-    python -m tests.conformance.fluffle_process DIRECTORY PORT SETTINGS
+    python -m tests.kit.fluffle_process DIRECTORY PORT SETTINGS
 """
 
 import json
+import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from tests.conformance.fluffle_server import FluffleServer
+from tests.kit.fluffle_server import FluffleServer
+from tests.kit.operated_process import OperatedProcess
 
 if TYPE_CHECKING:
-    from tests.conformance.servers import Admin
+    from tests.kit.servers import Admin
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-STOP_TIMEOUT_S: Final = 30.0
 STOP: Final = "stop"
 
 
@@ -34,6 +33,7 @@ class FluffleProcess:
     def __init__(self, settings: Mapping[str, str], parent: Path | None = None) -> None:
         self._settings = settings
         self._directory = Path(tempfile.mkdtemp(prefix="fluffle-node-", dir=parent))
+        self._process = OperatedProcess(self._directory, "node")
         self.host = "127.0.0.1"
         self.port = 0
         self.management_url = self.prometheus_url = ""
@@ -41,59 +41,24 @@ class FluffleProcess:
 
     @property
     def admin(self) -> "Admin":
-        return cast("Admin", _RemoteAdmin(self._ask))
+        return self._process.admin
 
     def boot(self) -> None:
         arguments = [str(self._directory), str(self.port), json.dumps(dict(self._settings))]
-        with open(self._directory / "stderr", "ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, *arguments],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        self.port = self._answer()
+        self._process.launch([sys.executable, "-m", __name__, *arguments], os.environ)
+        self.port = self._process.answer()
 
     def halt(self) -> None:
-        self._ask(STOP)
-        self._process.wait(STOP_TIMEOUT_S)
+        self._process.call(STOP)
+        self._process.wait()
 
     def crash(self) -> None:
         self._process.kill()
-        self._process.wait()
 
     def stop(self) -> None:
-        if self._process.poll() is None:
+        if self._process.is_running:
             self.halt()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _ask(self, call: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([call, arguments, named or {}]) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the node's process ended:\n{(self._directory / 'stderr').read_text()}")
-        answer = json.loads(line)
-        if "refused" in answer:
-            raise RuntimeError(answer["refused"])
-        return answer["result"]
-
-
-class _RemoteAdmin:
-    """`Admin`, each call sent to the process."""
-
-    def __init__(self, ask: Callable[..., Any]) -> None:
-        self._ask = ask
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *arguments, **named: self._ask(name, arguments, named)
 
 
 def main(directory: str, port: str, settings: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from node.amqp import methods
 from node.amqp.field_table import boolean, table
-from tests.durability.client import Channel, Client, Delivery, Lost
+from tests.kit.load_client import Channel, Client, Delivery, Lost
 from tests.kit.patience import patience
 
 CALL_S: Final = 15.0

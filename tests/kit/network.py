@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
-from tests.adversity.node_process import ROOT
 from tests.kit.ports import free_ports
+from tests.kit.server_process import ROOT
 
 HOST: Final = "127.0.0.1"
 SUBNET: Final = "10.77.0"
@@ -125,11 +125,11 @@ class LoopbackNetwork:
 
 
 class ProxyProcess:
-    """The process of `tests.chaos.proxies`.   command: makes of a command the one that runs it elsewhere."""
+    """The process of `tests.kit.proxies`.   command: makes of a command the one that runs it elsewhere."""
 
     def __init__(self, command: Callable[[list[str]], list[str]] = lambda command: command) -> None:
         self._process = subprocess.Popen(
-            command([sys.executable, "-m", "tests.chaos.proxies"]),
+            command([sys.executable, "-m", "tests.kit.proxies"]),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -153,7 +153,7 @@ class ProxyProcess:
 
 
 class ProxyNetwork:
-    """All on loopback; see `tests.chaos.proxies`."""
+    """All on loopback; see `tests.kit.proxies`."""
 
     kind = "proxies"
     is_beyond_loopback = False

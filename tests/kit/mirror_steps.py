@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, Literal
 
 from node.amqp.methods import BasicCancel, QueueDelete
-from tests.conformance.amqp_client import Channel, Connection, NothingArrived
-from tests.conformance.cluster_api import Cluster, ClusterNode, Replicas, await_true
+from tests.kit.amqp_client import Channel, Connection, NothingArrived
+from tests.kit.server_cluster import Cluster, ClusterNode, Replicas, await_true
 
 SHAPE_S: Final = 30.0
 """How long the copies of a queue may take to become what a policy says."""

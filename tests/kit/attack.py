@@ -9,8 +9,8 @@ from node.amqp import methods
 from node.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from node.amqp.method_codec import encode_method
 from node.amqp.properties import Properties
-from tests.adversity.node_process import NodeProcess
-from tests.conformance.amqp_client import Connection, content_header, frame
+from tests.kit.amqp_client import Connection, content_header, frame
+from tests.kit.node_process import NodeProcess
 
 STALL_S: Final = 1.0
 """A node that has taken nothing for so long has stopped reading from us."""
