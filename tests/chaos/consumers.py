@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from node.amqp import methods
 from tests.chaos.ledger import QueueStory, Session
-from tests.durability.ledger import Value
 from tests.kit.cluster_client import ClusterChannel, ClusterClient
+from tests.kit.ledger import Value
 from tests.kit.load_client import Delivery, Lost
 
 if TYPE_CHECKING:

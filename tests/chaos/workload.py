@@ -13,8 +13,8 @@ from tests.chaos.consumers import Consumer, Getter, Taste
 from tests.chaos.crew import Crew
 from tests.chaos.ledger import Ledger, QueueStory
 from tests.chaos.publishers import FAN, Publisher, Style
-from tests.durability.ledger import Kind
 from tests.kit.cluster_client import ClusterClient, Stuck, code_of
+from tests.kit.ledger import Kind
 from tests.kit.load_client import Lost
 from tests.kit.patience import patience
 

@@ -6,19 +6,9 @@ from random import Random
 from typing import Final, NamedTuple
 
 from node.amqp import methods
-from tests.durability.ledger import (
-    CONFIRMED,
-    DEAD_LETTERS,
-    DELIVERED,
-    DROPPED,
-    REJECTED_FROM,
-    SETTLED,
-    TRANSIENT,
-    Ledger,
-    QueueLedger,
-    Value,
-)
+from tests.durability.ledger import DEAD_LETTERS, DROPPED, REJECTED_FROM, TRANSIENT, Ledger, QueueLedger
 from tests.durability.load import Churn
+from tests.kit.ledger import CONFIRMED, DELIVERED, SETTLED, Value
 from tests.kit.load_client import Channel, Client, Delivery, Lost
 from tests.kit.node_process import NodeProcess
 

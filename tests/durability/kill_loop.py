@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -35,8 +35,8 @@ from tests.kit.node_process import NodeProcess, StartFailed, copy_data
 ROUNDS_OF_EPISODE: Final = 5
 COPIES_MAX: Final = 8
 """Copies of the data that are kept: those of the last round, and some."""
-NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "problems")
-MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
+NUMBERS: Final = Count.numbers()
+MUST_BE_0: Final = Count.must_be_0()
 
 PLAIN: Final[dict[str, str]] = {}
 TINY: Final = {

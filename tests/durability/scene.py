@@ -11,8 +11,9 @@ from typing import Final
 from node.amqp import methods
 from node.amqp.field_table import Table
 from tests.durability.check import Check
-from tests.durability.ledger import DELIVERED, Count, Kind, Ledger, QueueLedger, Value
+from tests.durability.ledger import Count, Ledger, QueueLedger
 from tests.durability.load import Churn, Publisher, Source
+from tests.kit.ledger import DELIVERED, Kind, Value
 from tests.kit.load_client import Channel, Client, Delivery
 from tests.kit.node_process import NodeProcess
 

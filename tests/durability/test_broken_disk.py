@@ -10,9 +10,9 @@ import pytest
 from node.amqp import methods
 from node.cli.start import EX_IOERR
 from tests.durability.kill_loop import run
-from tests.durability.ledger import Kind
 from tests.durability.scene import Scene
 from tests.kit.faulty_disk import FaultyDisk, NoCompiler
+from tests.kit.ledger import Kind
 from tests.kit.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,10 @@ import pytest
 
 from node.queue.operations import Enqueue, decode
 from node.store.records import read_records
-from tests.durability.ledger import SETTLED, Kind, Ledger, Value
+from tests.durability.ledger import Ledger
 from tests.durability.load import LARGE, SMALL
 from tests.durability.scene import Scene, until
+from tests.kit.ledger import SETTLED, Kind, Value
 from tests.kit.node_process import NodeProcess, copy_data
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from tests.durability.ledger import Kind
 from tests.durability.load import Publisher
 from tests.durability.scene import MIB, Scene, fill_disk, unchanged, until
+from tests.kit.ledger import Kind
 from tests.kit.node_process import NodeProcess, StartFailed
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from tests.durability.ledger import Kind
 from tests.durability.scene import MIB, Scene
+from tests.kit.ledger import Kind
 from tests.kit.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from node.store.records import JOURNAL_HEADER, MESSAGES_HEADER, METADATA_HEADER, SEGMENT_HEADER
-from tests.durability.ledger import Kind
 from tests.durability.scene import Scene
+from tests.kit.ledger import Kind
 from tests.kit.node_process import NodeProcess, StartFailed, copy_data
 
 pytestmark = pytest.mark.slow

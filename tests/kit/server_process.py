@@ -29,7 +29,7 @@ class ServerProcess:
         self.starts = 0
         self._log_name = name
         self._process: subprocess.Popen[Any] | None = None
-        self._code: int | None = None
+        self._ended_with: int | None = None
 
     def _spawn(
         self, command: Sequence[str], environ: Mapping[str, str], *, cwd: Path = ROOT, **options: Any
@@ -108,8 +108,8 @@ class ServerProcess:
                 self.kill()
                 raise AssertionError(f"it did not end: {self.log_text()[-4000:]}") from None
             self._end()
-        assert self._code is not None, "it was not started"
-        return self._code
+        assert self._ended_with is not None, "it was not started"
+        return self._ended_with
 
     def _started(self) -> "subprocess.Popen[Any]":
         assert self._process is not None, "it was not started"
@@ -117,7 +117,7 @@ class ServerProcess:
 
     def _end(self) -> None:
         process, self._process = self._started(), None
-        self._code = process.wait()
+        self._ended_with = process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
