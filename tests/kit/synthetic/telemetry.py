@@ -1,7 +1,7 @@
 """Made-up telemetry: the rows that a healthy cluster would write, for tests, benchmarks and demos.
 
-Equal setups give equal rows, in the order of time. Faults come in by a `Hook`, see `synthetic_faults`;
-`synthetic_files` writes big amounts straight to Parquet.
+Equal setups give equal rows, in the order of time. Faults come in by a `Hook`, see `faults`;
+`files` writes big amounts straight to Parquet.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from spark_ops.documents import content_hash
 from spark_ops.telemetry.schema import VERSION, Kind
-from spark_ops.telemetry.synthetic_model import LinkState, Model, NodeState, QueueState, Setup, queue_id
+from tests.kit.synthetic.model import LinkState, Model, NodeState, QueueState, Setup, queue_id
 
 __all__ = ["Hook", "Row", "Setup", "rows", "topology_document"]
 

@@ -1,6 +1,6 @@
 """Made-up telemetry as files: segments as nodes write them, Parquet as the collector writes it, and big amounts.
 
-    python -m spark_ops.telemetry.synthetic_files ROOT --queues 200 --hours 24
+    python -m tests.kit.synthetic.files ROOT --queues 200 --hours 24
 
 makes some 5 million rows in half a minute: the columns of a queue's rows are computed whole, not row by row.
 """
@@ -21,13 +21,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from spark_ops.telemetry import arrow, layout
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, VERSION
 from spark_ops.telemetry.segments import Row
-from spark_ops.telemetry.synthetic import (
-    IDLE_EVERY_S,
-    queue_columns,
-    rows,
-    topology_rows,
-)
-from spark_ops.telemetry.synthetic_model import (
+from tests.kit.synthetic.model import (
     MASTER_CPU_US,
     MIRROR_CPU_US,
     Model,
@@ -35,6 +29,12 @@ from spark_ops.telemetry.synthetic_model import (
     QueueState,
     Setup,
     spread,
+)
+from tests.kit.synthetic.telemetry import (
+    IDLE_EVERY_S,
+    queue_columns,
+    rows,
+    topology_rows,
 )
 
 HOUR_S: Final = 3600

@@ -1,6 +1,6 @@
 """Masters spread by their number alone, as `rabbitmq-queues rebalance` does: the baseline for a plan.
 
-A broker has this as its rebalance command; here reports and tests compare the planner with it.
+A broker has this as its rebalance command; tests compare the planner with it.
 The share of a node is the number of queues by the number of nodes, rounded up. From each node that has more the
 shortest queue goes to the synchronised mirror's node with the fewest. Source: reference spark.md §1, §6.24.
 """

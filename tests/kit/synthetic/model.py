@@ -1,6 +1,6 @@
 """The model of a made-up cluster: nodes, queues, links, and what one interval does to their counters and gauges.
 
-`synthetic` makes rows of it. The model is mutable, so that a fault (`synthetic_faults`) can change what a node or
+`telemetry` makes rows of it. The model is mutable, so that a fault (`faults`) can change what a node or
 a queue does from some moment on. Equal setups give equal clusters: all chance comes from the seed.
 """
 

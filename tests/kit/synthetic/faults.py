@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS
-from spark_ops.telemetry.synthetic import Row, event_row, rows
-from spark_ops.telemetry.synthetic_model import Model, QueueState, Setup
+from tests.kit.synthetic.model import Model, QueueState, Setup
+from tests.kit.synthetic.telemetry import Row, event_row, rows
 
 NODE: Final = "node2"
 
@@ -38,7 +38,7 @@ class Fault:
 
 
 class _Injector:
-    """The hook that brings a fault into `synthetic.rows` from `at_s` seconds on."""
+    """The hook that brings a fault into `telemetry.rows` from `at_s` seconds on."""
 
     def __init__(self, fault: Fault, at_s: float) -> None:
         self.fault = fault
@@ -293,6 +293,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "node-restart": Fault(None, begin=_restart_now, run=_restart),
     "planned-moves": Fault(None, run=_promotions("promotion", "plan:sha256-0:s1", 600)),
 }
-"""All faults by name. Torn files are made by `synthetic_files.tear`."""
+"""All faults by name. Torn files are made by `files.tear`."""
 
 HARMLESS: Final = tuple(name for name, fault in FAULTS.items() if fault.finding is None)
