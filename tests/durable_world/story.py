@@ -54,7 +54,8 @@ from tests.durable_world.model import (
     head_of,
     number_of,
 )
-from tests.durable_world.world import DurableWorld, EagerPager
+from tests.durable_world.world import DurableWorld
+from tests.kit.pager import EagerPager
 from tests.kit.world import Client, Received, check_invariants
 
 

@@ -32,9 +32,9 @@ from tests.durable_world.world import (
     PERSISTENT,
     TRANSIENT,
     DurableWorld,
-    EagerPager,
     redelivered,
 )
+from tests.kit.pager import EagerPager
 from tests.kit.world import Client, Received, check_invariants
 
 COUNT = 30

@@ -2,8 +2,9 @@
 
     cluster = Cluster("n1", "n2")      cluster["n1"].client()      cluster.settle()
 
-Each node is a `World` of the broker's tests. While `cluster.is_held` nothing moves between nodes but what a test moves
-by `apply` and `deliver`.
+Each node is a `World`. While `cluster.is_held` nothing moves between nodes but what a test moves by `apply` and
+`deliver`. In a `Cluster` mirrors are one memory that all nodes share (`tests.kit.mirrors_in_memory`); in a
+`RingCluster` they are the real ones; `tests.kit.disk_cluster` has disks, too.
 """
 
 from collections import deque
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
+from cluster.mirror.mirrors import Mirrors as RingMirrors
 from cluster.remote.peers import Peers
 from node.amqp.field_table import Table, boolean
 from node.amqp.methods import QueueDeclare
@@ -66,6 +68,15 @@ class Node(World):
         self.frame_count += 1
         self.cluster.frames.setdefault((self.name, to), deque()).append(frame)
 
+    def entered(self, incarnation: int) -> None:
+        """The cluster has let it in."""
+        self.incarnation = incarnation
+
+    def receive(self, origin: str, frames: list[bytes]) -> None:
+        """Frames come from another node."""
+        self.broker.now = self.now
+        self.peers.receive(origin, frames)
+
     def turn(self) -> None:
         super().settle()
 
@@ -83,6 +94,8 @@ class Cluster:
 
     is_refilled: every node gets a copy of each mirrored queue.
     """
+
+    kind: type[Node] = Node
 
     def __init__(self, *names: str) -> None:
         self.log: list[tuple[Command[Any], str, int, Callable[[Any], None] | None]] = []
@@ -104,22 +117,38 @@ class Cluster:
 
     def start(self, name: str) -> Node:
         """A node starts, knowing what was committed."""
-        node = Node(self, name)
+        node = self._make(name)
+        if node.applied > 3:
+            self._show_everything(node)
+        self.nodes[name] = node
+        self.log.append((NodeUp(name, name, f"{name}:1"), name, 0, None))
+        self.settle()
+        member = node.broker.catalogue.member(name)
+        assert member is not None
+        node.entered(member.incarnation)
+        self.settle()
+        return node
+
+    def _make(self, name: str) -> Node:
+        """A node with the metadata of all that is in the log. Its broker has heard of nothing yet."""
+        node = self.kind(self, name)
         catalogue = node.broker.catalogue
         for command, *_ in self.log:
             catalogue.apply(command)
         catalogue.take_events()
         node.applied = len(self.log)
-        if node.applied > 3:
-            node.broker.vhosts.clear()
-            node.broker.react(list(everything(catalogue)))
-        self.nodes[name] = node
-        self.log.append((NodeUp(name, name, f"{name}:1"), name, 0, None))
-        self.settle()
-        member = catalogue.member(name)
-        assert member is not None
-        node.incarnation = member.incarnation
         return node
+
+    @staticmethod
+    def _show_everything(node: Node) -> None:
+        node.broker.vhosts.clear()
+        node.broker.react(list(everything(node.broker.catalogue)))
+
+    def join(self, name: str) -> Node:
+        """A further node becomes a member and starts."""
+        self.log.append((PutMember(name, f"{name}:1", name, "disc"), name, 0, None))
+        self.settle()
+        return self.start(name)
 
     def crash(self, name: str, *, is_noticed: bool = True) -> None:
         """A node dies: what it sent and was sent is gone, its clients' sockets with it. The others hear of it later,
@@ -182,9 +211,7 @@ class Cluster:
         if not frames or to not in self.nodes:
             return 0
         moved = [frames.popleft() for _ in range(min(count, len(frames)))]
-        node = self.nodes[to]
-        node.broker.now = node.now
-        node.peers.receive(origin, moved)
+        self.nodes[to].receive(origin, moved)
         return len(moved)
 
     def settle(self) -> None:
@@ -267,6 +294,51 @@ class Cluster:
             assert node.faults == []
             assert node.peers.is_idle, node.name
             assert not node.peers.has_work, node.name
+
+
+RING = b"\x00ring"
+"""What a frame of a ring begins with here. On a data stream those of `cluster.remote` go the same way."""
+
+
+class RingNode(Node):
+    """One broker with the real mirrors."""
+
+    mirrors: RingMirrors  # type: ignore[assignment]
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+        self.events: list[str] = []
+        self.mirrors = RingMirrors(
+            self.broker,
+            lambda to, frame: self._send(to, RING + frame),
+            lambda *fault: self.faults.append(fault),
+            flush_s=0.0,
+        )
+        self.broker.mirrors = self.mirrors
+        self.broker.observer.mirror_event = lambda event: self.events.append(event.text)  # type: ignore[method-assign]
+
+    def entered(self, incarnation: int) -> None:
+        super().entered(incarnation)
+        self.mirrors.entered(incarnation)
+
+    def receive(self, origin: str, frames: list[bytes]) -> None:
+        self.broker.now = self.now
+        for frame in frames:
+            if frame.startswith(RING):
+                self.mirrors.receive(origin, [frame[len(RING) :]])
+            else:
+                self.peers.receive(origin, [frame])
+
+
+class RingCluster(Cluster):
+    """Nodes with the real mirrors. These move by themselves: nothing has to help them."""
+
+    nodes: dict[str, RingNode]  # type: ignore[assignment]
+    kind = RingNode
+
+    def start(self, name: str) -> Node:
+        self.is_ring_held = True
+        return super().start(name)
 
 
 def client_of(node: Node, *channels: int) -> Client:

@@ -1,4 +1,4 @@
-"""The brokers of `tests.kit.mirror_cluster` with disks that outlive them; a node may be cut off, or frozen.
+"""The brokers of `tests.kit.cluster.RingCluster` with disks that outlive them; a node may be cut off, or frozen.
 
 cluster.cut_off.add("n1")      nothing comes to n1 or from it, and it hears of no command
 cluster.frozen.add("n1")       … and it does nothing either: what is sent to it waits
@@ -11,37 +11,31 @@ from itertools import pairwise
 from typing import Any
 
 from cluster.mirror.group import Group
-from cluster.mirror.mirrors import Mirrors
 from node.amqp.methods import BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk
 from node.amqp.properties import Properties
 from node.broker.unsettled import note_deliveries
 from node.catalogue.commands import NodeDown, NodeUp, PutMember, SetPolicy
-from node.catalogue.mirrors.views import View, stored_uid
+from node.catalogue.mirrors.views import View
 from node.catalogue.records import QueueRecord
-from node.catalogue.snapshot import everything
 from node.queue.intake import Intake
-from node.queue.mirroring import RecoveredCopy
 from node.queue.paging import Pager
 from node.queue.queue import Queue
-from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim
 from node.store.options import StoreOptions
-from node.store.recovery import recover
 from node.store.store import Store
-from tests.kit import mirror_cluster as nodes
+from tests.kit.cluster import RING, RingCluster, RingNode
 from tests.kit.disk import SimulatedDisk
+from tests.kit.recovery import recover_mirrored
 from tests.kit.world import Client, World
 
 OPTIONS = StoreOptions(embed_max_bytes=250, segment_entries=16, commit_interval_s=0.0)
 """Small, so that a few messages fill a segment."""
 
 
-class Node(nodes.Node):
+class DiskNode(RingNode):
     """One broker and its disk."""
 
-    mirrors: Mirrors  # type: ignore[assignment]
-
-    def __init__(self, cluster: "Cluster", name: str) -> None:
+    def __init__(self, cluster: "DiskCluster", name: str) -> None:
         super().__init__(cluster, name)
         broker = self.broker
         self.is_disk_held = False
@@ -59,22 +53,7 @@ class Node(nodes.Node):
 
     def recover(self) -> None:
         """Read what is on the disk, as `node.io.persistence` does."""
-        catalogue = self.broker.catalogue
-        copies = recoverable_copies(catalogue, self.name)
-        local = [queue for queue in self.broker.local_queues if queue.is_durable]
-        live = {stored_uid(queue.record.uid, queue.record.copy): queue for queue in local}
-        wanted = {uid: stored(queue.record, queue.record.copy) for uid, queue in live.items()}
-        wanted.update((uid, stored(record, copy)) for uid, (record, copy) in copies.items())
-        found = recover(self.disk, self.store, wanted, now=lambda: 0.0, copies=copies)
-        self.mirrors.is_store_whole = found.is_whole
-        for uid, queue in live.items():
-            queue.restore(found.queues[uid].next_seq, found.queues[uid].pages)
-        for uid, (record, copy) in copies.items():
-            each, storage = found.queues[uid], self.broker.open_storage(record, copy)
-            self.mirrors.recovered(
-                record, RecoveredCopy(storage, copy, each.next_seq, each.pages, each.is_clean)
-            )
-        self.store.begin()
+        recover_mirrored(self.name, self.broker, self.mirrors, self.disk, self.store)
 
     def turn(self) -> None:
         if self.name in self.cluster.frozen:  # type: ignore[attr-defined]
@@ -91,13 +70,14 @@ class Node(nodes.Node):
         self.turn()
 
 
-class Cluster(nodes.Cluster):
+class DiskCluster(RingCluster):
     """cut_off: nodes that nobody reaches.   frozen: those of them that stand still.
 
     cut_links: pairs of nodes of which the first does not reach the second.
     """
 
-    nodes: dict[str, Node]  # type: ignore[assignment]
+    nodes: dict[str, DiskNode]  # type: ignore[assignment]
+    kind = DiskNode
 
     def __init__(self, *names: str) -> None:
         self.disks: dict[str, SimulatedDisk] = {}
@@ -106,40 +86,34 @@ class Cluster(nodes.Cluster):
         self.cut_links: set[tuple[str, str]] = set()
         super().__init__(*names)
 
-    def __getitem__(self, name: str) -> Node:
+    def __getitem__(self, name: str) -> DiskNode:
         return self.nodes[name]
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[DiskNode]:
         return iter(self.nodes.values())
 
-    def start(self, name: str) -> Node:
-        """See `nodes.Cluster.start`. A node that is no member yet becomes one."""
+    def start(self, name: str) -> DiskNode:
+        """See `Cluster.start`. A node that is no member yet becomes one."""
         if not any(isinstance(command, PutMember) and command.name == name for command, *_ in self.log):
             self.log.append((PutMember(name, f"{name}:1", name, "disc"), name, 0, None))
-        node = Node(self, name)
-        catalogue = node.broker.catalogue
-        for command, *_ in self.log:
-            catalogue.apply(command)
-        catalogue.take_events()
-        node.applied = len(self.log)
-        node.broker.vhosts.clear()
-        node.broker.react(list(everything(catalogue)))
+        node = self._make(name)
+        self._show_everything(node)
         node.recover()
         self.nodes[name] = node
         self.is_ring_held = True  # the real rings need no help
         self.log.append((NodeUp(name, name, f"{name}:1"), name, 0, None))
+        catalogue = node.broker.catalogue
         member = catalogue.member(name)
         before = 0 if member is None else member.incarnation
         self.apply(name)
         while (member := catalogue.member(name)) is None or member.incarnation == before:
             assert self.apply(name)
-        node.incarnation = member.incarnation
-        node.mirrors.entered(node.incarnation)
+        node.entered(member.incarnation)
         self.settle()
         return node
 
     def crash(self, name: str, *, is_noticed: bool = True) -> None:
-        """See `remote.Cluster.crash`: kill -9."""
+        """See `Cluster.crash`: kill -9."""
         disk = self.nodes[name].disk
         super().crash(name, is_noticed=is_noticed)
         self.disks[name] = disk.kill()
@@ -208,7 +182,7 @@ class Cluster(nodes.Cluster):
         raise AssertionError("it never ends")
 
     def advance(self, seconds: float) -> None:
-        """See `remote.Cluster.advance`. Who is frozen finds later that it is late."""
+        """See `Cluster.advance`. Who is frozen finds later that it is late."""
         for node in list(self):
             if node.name in self.frozen:
                 node.now += seconds
@@ -224,7 +198,7 @@ class Cluster(nodes.Cluster):
             passed += 0.5
         return passed
 
-    def _has_work(self, node: Node) -> bool:
+    def _has_work(self, node: DiskNode) -> bool:
         return not self.is_away(node.name) and node.applied < len(self.log)
 
     def queue(self, node: str, name: str = "q") -> Queue:
@@ -284,22 +258,22 @@ class Cluster(nodes.Cluster):
 PERSISTENT = Properties(delivery_mode=2)
 
 
-def mirrored(*nodes: str, sync: str = "automatic", **policy: Any) -> Cluster:
+def mirrored(*nodes: str, sync: str = "automatic", **policy: Any) -> DiskCluster:
     """`q` on all nodes of a cluster, its master on the first."""
-    cluster = Cluster(*nodes)
+    cluster = DiskCluster(*nodes)
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": sync, **policy}))
     cluster.declare_mirrored("q", *nodes)
     return cluster
 
 
-def publisher_of(node: Node) -> Client:
+def publisher_of(node: DiskNode) -> Client:
     """A client that wants confirms."""
     client = node.client()
     assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
     return client
 
 
-def proposed(cluster: Cluster, kind: type) -> list[int]:
+def proposed(cluster: DiskCluster, kind: type) -> list[int]:
     """Where in the log a change of this kind was asked for."""
     return [
         at
@@ -308,7 +282,7 @@ def proposed(cluster: Cluster, kind: type) -> list[int]:
     ]
 
 
-def publish(cluster: Cluster, node: str, *bodies: bytes) -> None:
+def publish(cluster: DiskCluster, node: str, *bodies: bytes) -> None:
     """Persistent messages, confirmed."""
     client = publisher_of(cluster[node])
     client.publish(1, "q", *bodies, properties=PERSISTENT)
@@ -318,7 +292,7 @@ def publish(cluster: Cluster, node: str, *bodies: bytes) -> None:
     cluster.settle()
 
 
-def with_a_mirror_that_lacks(count: int, **policy: Any) -> Cluster:
+def with_a_mirror_that_lacks(count: int, **policy: Any) -> DiskCluster:
     """n1 has `count` messages, and n2, which came back, has none of them."""
     cluster = mirrored("n1", "n2", sync="manual", **policy)
     cluster.crash("n2")
@@ -332,21 +306,21 @@ def with_a_mirror_that_lacks(count: int, **policy: Any) -> Cluster:
     return cluster
 
 
-def record_of(cluster: Cluster) -> QueueRecord:
+def record_of(cluster: DiskCluster) -> QueueRecord:
     """What the catalogue has of `q`."""
     record = next(iter(cluster)).broker.catalogue.queue("/", "q")
     assert record is not None
     return record
 
 
-def id_on(cluster: Cluster, node: str) -> int:
+def id_on(cluster: DiskCluster, node: str) -> int:
     """The member on a node."""
     member = cluster.view().member_on(node)
     assert member is not None
     return member.id
 
 
-def frames_to(cluster: Cluster, node: str) -> list[bytes]:
+def frames_to(cluster: DiskCluster, node: str) -> list[bytes]:
     """What is under way to a node, of rings."""
     found = [frame for (_, to), frames in cluster.frames.items() if to == node for frame in frames]
-    return [frame for frame in found if frame.startswith(nodes.RING)]
+    return [frame for frame in found if frame.startswith(RING)]

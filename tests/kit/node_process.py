@@ -141,8 +141,9 @@ class NodeProcess(ServerProcess):
         # Of several listeners the first counts: the plain ones come before those with TLS.
         places = dict(reversed(re.findall(r"(amqp|http) on (\S+:\d+)", self.ready_line)))
         self.management_url = f"http://{places['http']}" if "http" in places else ""
-        self.host, _, port = places["amqp"].rpartition(":")
-        self.port = int(port)
+        if "amqp" in places:
+            self.host, _, port = places["amqp"].rpartition(":")
+            self.port = int(port)
 
     @property
     def _config(self) -> Path | None:

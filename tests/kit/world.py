@@ -59,6 +59,18 @@ EPOCH_S = 1_700_000_000.0
 
 LOGIN = b"\0guest\0guest"
 
+GUEST = tuple(
+    seed_commands(
+        vhost="/",
+        user="guest",
+        password_hash=hash_password("guest", b"salt"),
+        hashing_algorithm=SHA256,
+        tags=("administrator",),
+        permissions=(".*", ".*", ".*"),
+    )
+)
+"""The commands that make the vhost `/` and the user guest, who may do everything there."""
+
 
 @dataclass(frozen=True)
 class Received:
@@ -136,15 +148,7 @@ class World:
         )
         self.broker.start(self.now)
         self.clients: dict[Connection, Client] = {}
-        seed = seed_commands(
-            vhost="/",
-            user="guest",
-            password_hash=hash_password("guest", b"salt"),
-            hashing_algorithm=SHA256,
-            tags=("administrator",),
-            permissions=(".*", ".*", ".*"),
-        )
-        for command in seed:
+        for command in GUEST:
             self.submit(command)
 
     def _entropy(self, count: int) -> bytes:

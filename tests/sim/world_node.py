@@ -402,7 +402,6 @@ class WorldNode(Node):
             self.store.on_relieved = broker.relieved
             self.store.on_broken = self._store_broken
             self._recover()
-            self.store.begin()
         except BaseException:
             self._forget_broker()
             raise

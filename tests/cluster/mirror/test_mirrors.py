@@ -30,23 +30,22 @@ from node.catalogue.commands import ClearPolicy, DeleteQueue, SetPolicy
 from node.catalogue.mirrors.views import DropMirror, stored_uid
 from node.queue.queue import Queue
 from tests.kit import disk_cluster
-from tests.kit.cluster import client_of
+from tests.kit.cluster import RingCluster, client_of
 from tests.kit.disk_cluster import frames_to, mirrored, publish, publisher_of, record_of
-from tests.kit.mirror_cluster import Cluster
 from tests.kit.world import Client
 
 PERSISTENT = Properties(delivery_mode=2)
 
 
-def three_nodes(*, sync: str = "automatic") -> Cluster:
+def three_nodes(*, sync: str = "automatic") -> RingCluster:
     """n1 has the master of `q`, n2 and n3 have copies."""
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = RingCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": sync}))
     cluster.declare_mirrored("q", "n1", "n2", "n3")
     return cluster
 
 
-def bodies(cluster: Cluster, node: str) -> list[bytes]:
+def bodies(cluster: RingCluster, node: str) -> list[bytes]:
     """All that is in `q`, in order, as a client of a node gets it."""
     client = client_of(cluster[node])
     found = []
@@ -128,7 +127,7 @@ def test_master_moves() -> None:
 # --- whole brokers with disks: see `tests.kit.disk_cluster` ---------------------------------------
 
 
-def stored_on(cluster: disk_cluster.Cluster, node: str) -> set[str]:
+def stored_on(cluster: disk_cluster.DiskCluster, node: str) -> set[str]:
     """The uids of the queues that a node has files of."""
     paths = (path.split("/") for path in cluster[node].disk.paths())
     return {part for parts in paths for part in parts if len(part) == 32}
@@ -139,7 +138,7 @@ def stored_on(cluster: disk_cluster.Cluster, node: str) -> set[str]:
 
 def test_parcels_for_members_that_are_not_known_yet_wait_for_them() -> None:
     """§4.3 R1: n2 hears of n1's broadcasts before it hears of the queue, and of the view that has another mirror."""
-    cluster = disk_cluster.Cluster("n1", "n2")
+    cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     cluster.is_held = True
     cluster.declare_mirrored("q", "n1", "n2")
@@ -220,7 +219,7 @@ def test_parcels_of_another_queue_s_member_go_nowhere() -> None:
 @pytest.mark.parametrize("times", [20])
 def test_rapid_redeclare(times: int) -> None:
     """§2.2 rapid_redeclare, W14: declare and delete; nothing is left anywhere."""
-    cluster = disk_cluster.Cluster("n1", "n2", "n3")
+    cluster = disk_cluster.DiskCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     client = cluster["n2"].client()
     for _ in range(times):
@@ -262,7 +261,7 @@ def test_w12_long_names(length: int) -> None:
 
 def test_a_queue_with_messages_everywhere_becomes_mirrored() -> None:
     """StartMirroring: ready in memory and on disk, with a client, in an open transaction: all is in the roll."""
-    cluster = disk_cluster.Cluster("n1", "n2")
+    cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.declare("n1", "q", durable=True)
     client, tx = cluster["n1"].client(), cluster["n1"].client()
     for number in range(1, 61):
@@ -293,7 +292,7 @@ def test_a_queue_with_messages_everywhere_becomes_mirrored() -> None:
 
 def test_acknowledgements_of_before_count_after() -> None:
     """What clients had when the mirroring began they may still settle."""
-    cluster = disk_cluster.Cluster("n1", "n2")
+    cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.declare("n1", "q", durable=True)
     client = cluster["n2"].client()
     client.publish(1, "q", b"1", b"2", b"3")
@@ -367,12 +366,12 @@ def test_unmirrored_queue_keeps_its_messages_over_a_restart() -> None:
 
 def unmirrored_while_a_publish_comes_again(
     *, is_replicated: bool, is_disk_held: bool = False
-) -> tuple[disk_cluster.Cluster, Client]:
+) -> tuple[disk_cluster.DiskCluster, Client]:
     """n1 was sent one message by way of n3 and has died; what is under way to n2, the last copy, is still to come.
 
     is_disk_held: n2's is, so nothing is answered.   Returns: also the publisher.
     """
-    cluster = disk_cluster.Cluster("n1", "n2", "n3")
+    cluster = disk_cluster.DiskCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "nodes", "ha-params": ["n1", "n2"]}))
     cluster.declare_mirrored("q", "n1", "n2")
     client = publisher_of(cluster["n3"])
@@ -442,7 +441,7 @@ def test_a_mirror_that_was_dropped_begins_anew() -> None:
 
 def test_w13_the_policy_flips() -> None:
     """§1.1 W13, §2.2 rapid_change, change_policy: none, all, some; the last one counts; no message is lost."""
-    cluster = disk_cluster.Cluster("n1", "n2", "n3")
+    cluster = disk_cluster.DiskCluster("n1", "n2", "n3")
     cluster.declare("n1", "q", durable=True)
     publish(cluster, "n1", b"1")
     shapes: list[dict[str, Any]] = [

@@ -19,18 +19,16 @@ from tests.cluster.mirror.test_follower import Ring as FollowerRing
 from tests.cluster.mirror.test_follower import enqueue
 from tests.cluster.mirror.test_leader import PERSISTENT
 from tests.cluster.mirror.test_leader import World as LeaderWorld
-from tests.kit.cluster import client_of
+from tests.kit.cluster import RingCluster, client_of
 from tests.kit.disk_cluster import PERSISTENT as PERSISTENT_MESSAGE
-from tests.kit.disk_cluster import Cluster as DiskCluster
-from tests.kit.disk_cluster import publisher_of
-from tests.kit.mirror_cluster import Cluster
+from tests.kit.disk_cluster import DiskCluster, publisher_of
 
 
 def test_frames_that_come_before_the_queue_is_known() -> None:
     """§4.3 R1: the master's first words reach a mirror before that has applied the declaration. They are not lost, and
     come before later ones.
     """
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = RingCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     publisher = client_of(cluster["n1"])
     publisher.ask(1, ConfirmSelect())
@@ -74,7 +72,7 @@ def test_early_parcels_of_deleted_queues_go() -> None:
 
 def test_a_mirror_whose_first_word_is_that_it_wants_nothing() -> None:
     """§4.5: it cancels what it had asked of the master before."""
-    cluster = Cluster("n1", "n2")
+    cluster = RingCluster("n1", "n2")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     cluster.declare_mirrored("q", "n1", "n2")
     record = cluster["n1"].broker.catalogue.queue("/", "q")

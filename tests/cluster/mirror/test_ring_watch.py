@@ -12,7 +12,7 @@ from node.catalogue.commands import SetDraining
 from node.catalogue.mirrors.views import DeclineMaster, TransferMaster
 from tests.kit.disk_cluster import (
     PERSISTENT,
-    Cluster,
+    DiskCluster,
     id_on,
     mirrored,
     proposed,
@@ -28,12 +28,12 @@ HANDED_BACK_S = 24.0
 """A mirror that was to be master declines after 10 s; then the ring is looked at anew."""
 
 
-def bodies(cluster: Cluster, node: str) -> list[bytes]:
+def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
     """What a client gets, in order."""
     return [body for body, _ in cluster.contents(node)]
 
 
-def is_confirmed(cluster: Cluster, client: Client, seconds: float) -> bool:
+def is_confirmed(cluster: DiskCluster, client: Client, seconds: float) -> bool:
     """Whether a client's only publish is confirmed in time."""
     methods: list[object] = []
 
