@@ -24,7 +24,7 @@ import pytest
 from cluster.metadata.raft_pb2 import Append, Entry, Propose, RaftMessage
 from cluster.transport.interface import Topic
 from tests.kit import certificates
-from tests.kit.cluster_processes import HOST, ClusterNode, ClusterProcesses, until, until_running
+from tests.kit.cluster_processes import HOST, MemberProcess, ClusterProcesses, until, until_running
 from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ SERVES_S: Final = 20
 
 
 @pytest.fixture(scope="module")
-def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterNode]]:
+def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[MemberProcess]]:
     """Three nodes that every test leaves as it found them."""
     processes = ClusterProcesses(tmp_path_factory.mktemp("trio"))
     yield processes.formed("n1", "n2", "n3")
@@ -50,7 +50,7 @@ def processes(tmp_path: Path) -> Iterator[ClusterProcesses]:
 # --- what must be so afterwards ---
 
 
-def serves(nodes: list[ClusterNode]) -> None:
+def serves(nodes: list[MemberProcess]) -> None:
     """Declared on the first, published to by the last, taken from each: they are one broker."""
     first, last = nodes[0], nodes[-1]
     with _connection(first) as declaring, _connection(last) as publishing:
@@ -66,7 +66,7 @@ def serves(nodes: list[ClusterNode]) -> None:
         channel.queue_delete(name)
 
 
-def _connection(node: ClusterNode) -> pika.BlockingConnection:
+def _connection(node: MemberProcess) -> pika.BlockingConnection:
     return pika.BlockingConnection(
         pika.ConnectionParameters(
             HOST, node.port, socket_timeout=SERVES_S, blocked_connection_timeout=SERVES_S
@@ -74,14 +74,14 @@ def _connection(node: ClusterNode) -> pika.BlockingConnection:
     )
 
 
-def incarnations(node: ClusterNode) -> dict[str, int]:
+def incarnations(node: MemberProcess) -> dict[str, int]:
     return {row["name"]: row["incarnation"] for row in node.ask("list_members")["members"]}
 
 
 class Unharmed:
     """Nodes that live through the context as if nothing had happened: no restart, no new incarnation, no fault."""
 
-    def __init__(self, *nodes: ClusterNode) -> None:
+    def __init__(self, *nodes: MemberProcess) -> None:
         self._nodes = list(nodes)
 
     def __enter__(self) -> None:
@@ -96,15 +96,15 @@ class Unharmed:
             assert "Traceback" not in node.log_text()[size:], node.log_text()[size:]
         serves(self._nodes)
 
-    def _state(self, node: ClusterNode) -> tuple[int, int]:
+    def _state(self, node: MemberProcess) -> tuple[int, int]:
         return node.ask("status")["pid"], incarnations(node)[node.name]
 
 
-def new_lines(node: ClusterNode, size: int) -> list[str]:
+def new_lines(node: MemberProcess, size: int) -> list[str]:
     return node.log_text()[size:].splitlines()
 
 
-def says(node: ClusterNode, pattern: str, size: int = 0) -> None:
+def says(node: MemberProcess, pattern: str, size: int = 0) -> None:
     """Its log has a line like this."""
     try:
         until(lambda: re.search(pattern, node.log_text()[size:]), "a line")
@@ -164,7 +164,7 @@ GARBAGE: Final = {
 }
 
 
-def throw(node: ClusterNode, data: bytes) -> None:
+def throw(node: MemberProcess, data: bytes) -> None:
     """Send bytes to its peer port and see what it does, which may be nothing."""
     with socket.create_connection((HOST, node.peer_port), timeout=10) as sock:
         sock.settimeout(0.3)
@@ -177,13 +177,13 @@ def throw(node: ClusterNode, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_at_the_peer_port(trio: list[ClusterNode], kind: str) -> None:
+def test_garbage_at_the_peer_port(trio: list[MemberProcess], kind: str) -> None:
     with Unharmed(*trio):
         for node in trio:
             throw(node, GARBAGE[kind])
 
 
-def test_a_flood_of_connections_that_say_nothing(trio: list[ClusterNode]) -> None:
+def test_a_flood_of_connections_that_say_nothing(trio: list[MemberProcess]) -> None:
     """Nothing is kept of them."""
     with Unharmed(*trio):
         sockets = [socket.create_connection((HOST, trio[0].peer_port), timeout=20) for _ in range(300)]
@@ -194,7 +194,7 @@ def test_a_flood_of_connections_that_say_nothing(trio: list[ClusterNode]) -> Non
     until(lambda: len(os.listdir(f"/proc/{pid}/fd")) < 150, "descriptors are closed")
 
 
-def test_a_pickle_at_the_peer_port(trio: list[ClusterNode], tmp_path: Path) -> None:
+def test_a_pickle_at_the_peer_port(trio: list[MemberProcess], tmp_path: Path) -> None:
     """reliability §3.6: one TCP packet to a default node of PySyncObj executes code in it."""
     marker = tmp_path / "marker"
     with Unharmed(*trio):
@@ -209,7 +209,7 @@ def test_a_pickle_at_the_peer_port(trio: list[ClusterNode], tmp_path: Path) -> N
 # --- peers with the right name ---
 
 
-def rogue(node: ClusterNode, target: ClusterNode, **asked: Any) -> dict[str, Any]:
+def rogue(node: MemberProcess, target: MemberProcess, **asked: Any) -> dict[str, Any]:
     """A peer with the identity of `node`, which is stopped, in its place. Returns: what happened to it."""
     known = json.loads((node.data / "raft" / "node.json").read_text())
     asked = {
@@ -238,7 +238,7 @@ def rogue(node: ClusterNode, target: ClusterNode, **asked: Any) -> dict[str, Any
 
 
 @pytest.fixture
-def without_n3(trio: list[ClusterNode]) -> Iterator[list[ClusterNode]]:
+def without_n3(trio: list[MemberProcess]) -> Iterator[list[MemberProcess]]:
     """n1, n2, and n3, which is killed and comes back when the test is over."""
     n3 = trio[2]
     n3.kill()
@@ -266,7 +266,7 @@ def commands(marker: Path) -> list[tuple[int, str]]:
     return [(topic, base64.b64encode(each).decode()) for topic, each in messages]
 
 
-def test_a_pickle_inside_control_messages(without_n3: list[ClusterNode], tmp_path: Path) -> None:
+def test_a_pickle_inside_control_messages(without_n3: list[MemberProcess], tmp_path: Path) -> None:
     """A member of the cluster whose host was taken over: no code of it runs, and the metadata go on."""
     marker = tmp_path / "marker"
     n1, n2, n3 = without_n3
@@ -283,7 +283,7 @@ def test_a_pickle_inside_control_messages(without_n3: list[ClusterNode], tmp_pat
         assert len(new_lines(node, size)) < 400
 
 
-def test_a_pickle_in_a_call(without_n3: list[ClusterNode], tmp_path: Path) -> None:
+def test_a_pickle_in_a_call(without_n3: list[MemberProcess], tmp_path: Path) -> None:
     n1, n2, n3 = without_n3
     with Unharmed(n1, n2):
         for body in (
@@ -296,7 +296,7 @@ def test_a_pickle_in_a_call(without_n3: list[ClusterNode], tmp_path: Path) -> No
             assert '"error"' in answer or "Refused" in answer, answer
 
 
-def test_another_cluster_id(without_n3: list[ClusterNode]) -> None:
+def test_another_cluster_id(without_n3: list[MemberProcess]) -> None:
     n1, n2, n3 = without_n3
     size = len(n1.log_text())
     with Unharmed(n1, n2):
@@ -306,7 +306,7 @@ def test_another_cluster_id(without_n3: list[ClusterNode]) -> None:
     says(n1, rf"refused node '{n3.name}'.*belongs to another cluster \(id of-another-one\)", size)
 
 
-def test_an_old_incarnation(without_n3: list[ClusterNode]) -> None:
+def test_an_old_incarnation(without_n3: list[MemberProcess]) -> None:
     """A copy of the process that was thought dead, say a virtual machine that is resumed."""
     n1, n2, n3 = without_n3
     old = incarnations(n1)[n3.name] - 1
@@ -328,7 +328,7 @@ TAKEN: Final = (
 )
 
 
-def test_two_nodes_with_one_name(trio: list[ClusterNode], processes: ClusterProcesses) -> None:
+def test_two_nodes_with_one_name(trio: list[MemberProcess], processes: ClusterProcesses) -> None:
     """The second one is told, on its own log and on those that it asks; the first serves on."""
     double = processes.make("n2")
     double.formation = ",".join(node.seed for node in trio)
@@ -339,7 +339,7 @@ def test_two_nodes_with_one_name(trio: list[ClusterNode], processes: ClusterProc
         double.kill()
 
 
-def test_another_data_directory(without_n3: list[ClusterNode], processes: ClusterProcesses) -> None:
+def test_another_data_directory(without_n3: list[MemberProcess], processes: ClusterProcesses) -> None:
     """The same name at the same address: an empty disk in a machine that was repaired."""
     n1, n2, n3 = without_n3
     empty = processes.make("n3")
@@ -357,7 +357,7 @@ def test_another_data_directory(without_n3: list[ClusterNode], processes: Cluste
 # --- secrets and certificates ---
 
 
-def _formed(processes: ClusterProcesses, settings: Callable[[str], dict[str, str]]) -> list[ClusterNode]:
+def _formed(processes: ClusterProcesses, settings: Callable[[str], dict[str, str]]) -> list[MemberProcess]:
     """Two nodes with these settings."""
     nodes = [processes.make(name) for name in ("n1", "n2")]
     for node in nodes:
@@ -371,7 +371,7 @@ def _formed(processes: ClusterProcesses, settings: Callable[[str], dict[str, str
     return nodes
 
 
-def _stranger(processes: ClusterProcesses, nodes: list[ClusterNode], settings: dict[str, str]) -> ClusterNode:
+def _stranger(processes: ClusterProcesses, nodes: list[MemberProcess], settings: dict[str, str]) -> MemberProcess:
     """A third node that wants to join."""
     stranger = processes.make("n3")
     stranger.formation = ",".join(node.seed for node in (*nodes, stranger))
@@ -494,7 +494,7 @@ def test_clocks_an_hour_apart(processes: ClusterProcesses, tmp_path: Path) -> No
     assert {node.name for node in nodes if after[node.name] != before[node.name]} == {nodes[0].name}
 
 
-def _launch_with(node: ClusterNode, environ: dict[str, str]) -> None:
+def _launch_with(node: MemberProcess, environ: dict[str, str]) -> None:
     """Launch it with these variables."""
     kept = dict(os.environ)
     original = subprocess.Popen
@@ -511,7 +511,7 @@ def _launch_with(node: ClusterNode, environ: dict[str, str]) -> None:
         assert dict(os.environ) == kept
 
 
-def _expire(nodes: list[ClusterNode]) -> None:
+def _expire(nodes: list[MemberProcess]) -> None:
     """A message by a node whose clock is ahead on a queue of one whose clock is behind lives as long as it says."""
     with _connection(nodes[2]) as home, _connection(nodes[1]) as ahead:
         queue = home.channel().queue_declare("", exclusive=True).method.queue
@@ -529,12 +529,12 @@ def _expire(nodes: list[ClusterNode]) -> None:
 # --- the journal of the metadata ---
 
 
-def _journal(node: ClusterNode) -> Path:
+def _journal(node: MemberProcess) -> Path:
     return node.data / "raft" / "journal"
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 7, 60])
-def test_a_journal_cut_short(trio: list[ClusterNode], cut_bytes: int) -> None:
+def test_a_journal_cut_short(trio: list[MemberProcess], cut_bytes: int) -> None:
     """A torn end is what a crash leaves: nobody was told what was in it. The node gets it from the others."""
     n1, n2, n3 = trio
     with Unharmed(n1, n2):
@@ -554,7 +554,7 @@ def test_a_journal_cut_short(trio: list[ClusterNode], cut_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("part", ["header", "beginning", "middle"])
-def test_a_flipped_bit_in_the_journal(trio: list[ClusterNode], part: str) -> None:
+def test_a_flipped_bit_in_the_journal(trio: list[MemberProcess], part: str) -> None:
     """It may be a vote or an entry that others count on: refused by name, the file stays as it is."""
     n1, n2, n3 = trio
     with Unharmed(n1, n2):
@@ -577,7 +577,7 @@ def test_a_flipped_bit_in_the_journal(trio: list[ClusterNode], part: str) -> Non
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "garbage", "pickle"])
-def test_a_damaged_identity(trio: list[ClusterNode], damage: str, tmp_path: Path) -> None:
+def test_a_damaged_identity(trio: list[MemberProcess], damage: str, tmp_path: Path) -> None:
     """`raft/node.json`: without it the directory belongs to nobody."""
     n1, n2, n3 = trio
     marker = tmp_path / "marker"

@@ -28,7 +28,7 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S)
         time.sleep(0.05)
 
 
-class ClusterNode(NodeProcess):
+class MemberProcess(NodeProcess):
     """One node: `NAME@localhost`, in `directory/NAME`.
 
     command: `start`, or `witness`, which has no clients.   is_plain: it belongs to no cluster.
@@ -92,17 +92,17 @@ class ClusterProcesses:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.all: list[ClusterNode] = []
+        self.all: list[MemberProcess] = []
 
-    def make(self, name: str, **options: Any) -> ClusterNode:
+    def make(self, name: str, **options: Any) -> MemberProcess:
         """One more, not started yet."""
-        process = ClusterNode(self.directory, name, **options)
+        process = MemberProcess(self.directory, name, **options)
         self.all.append(process)
         return process
 
     def formed(
         self, *names: str, environments: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-    ) -> list[ClusterNode]:
+    ) -> list[MemberProcess]:
         """Nodes that form a cluster by their configuration, started all at once.
 
         environments: what some of them have in theirs, by name.
@@ -126,7 +126,7 @@ class ClusterProcesses:
             process.kill()
 
 
-def until_running(node: ClusterNode, nodes: Sequence[ClusterNode]) -> None:
+def until_running(node: MemberProcess, nodes: Sequence[MemberProcess]) -> None:
     """Wait until a node sees that these run, and no others."""
     names = {each.name for each in nodes}
     until(

@@ -6,13 +6,13 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.kit.cluster_processes import HOST, ClusterNode, ClusterProcesses
+from tests.kit.cluster_processes import HOST, MemberProcess, ClusterProcesses
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[ClusterNode]:
+def node(tmp_path: Path) -> Iterator[MemberProcess]:
     """A node alone."""
     processes = ClusterProcesses(tmp_path)
     try:
@@ -23,14 +23,14 @@ def node(tmp_path: Path) -> Iterator[ClusterNode]:
         processes.close()
 
 
-def channel_to(node: ClusterNode) -> "pika.adapters.blocking_connection.BlockingChannel":
+def channel_to(node: MemberProcess) -> "pika.adapters.blocking_connection.BlockingChannel":
     """A channel of a new connection, which ends with the node."""
     channel = pika.BlockingConnection(pika.ConnectionParameters(HOST, node.port)).channel()
     channel.confirm_delivery()
     return channel
 
 
-def test_confirmed_messages_outlive_the_process(node: ClusterNode) -> None:
+def test_confirmed_messages_outlive_the_process(node: MemberProcess) -> None:
     """Routed by a topic; a client had one that it had not acknowledged."""
     channel = channel_to(node)
     channel.exchange_declare("x", "topic", durable=True)

@@ -8,7 +8,7 @@ import pika
 import pytest
 
 from node.cli.start import EX_IOERR
-from tests.kit.cluster_processes import ClusterNode, ClusterProcesses, until
+from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until
 from tests.kit.faulty_disk import FaultyDisk, NoCompiler
 from tests.node.process.test_mirrored_processes import ALL, fill, ring
 from tests.node.process.test_processes import channel_to
@@ -19,7 +19,7 @@ FOLDERS = ("journal", "queues", "messages")
 
 
 @pytest.fixture
-def nodes() -> Iterator[tuple[list[ClusterNode], FaultyDisk]]:
+def nodes() -> Iterator[tuple[list[MemberProcess], FaultyDisk]]:
     """Three nodes with a mirrored queue `ha` whose master is on the first, and the disk of that node."""
     with tempfile.TemporaryDirectory(prefix="fluffle-eio-") as directory:
         cluster = ClusterProcesses(Path(directory))
@@ -37,7 +37,7 @@ def nodes() -> Iterator[tuple[list[ClusterNode], FaultyDisk]]:
             cluster.close()
 
 
-def publish(node: ClusterNode, queue: str) -> None:
+def publish(node: MemberProcess, queue: str) -> None:
     channel = channel_to(node)
     channel.confirm_delivery()
     channel.basic_publish("", queue, b"after", pika.BasicProperties(delivery_mode=2))
@@ -46,7 +46,7 @@ def publish(node: ClusterNode, queue: str) -> None:
 
 @pytest.mark.parametrize("is_master", [True, False])
 def test_a_node_whose_disk_fails_ends_and_the_others_go_on(
-    nodes: tuple[list[ClusterNode], FaultyDisk], is_master: bool
+    nodes: tuple[list[MemberProcess], FaultyDisk], is_master: bool
 ) -> None:
     """B7: one sync that fails, once, and all is well again on that disk."""
     (first, second, third), disk = nodes
@@ -69,7 +69,7 @@ def test_a_node_whose_disk_fails_ends_and_the_others_go_on(
     until(lambda: len(ring(second)["ring"]) == 3, "it has a copy again")
 
 
-def test_a_node_whose_disk_hangs_stops_within_a_bound(nodes: tuple[list[ClusterNode], FaultyDisk]) -> None:
+def test_a_node_whose_disk_hangs_stops_within_a_bound(nodes: tuple[list[MemberProcess], FaultyDisk]) -> None:
     """It tells what it did not write, and does not call that safe."""
     (first, second, _), disk = nodes
     disk.hang("sync", *FOLDERS)

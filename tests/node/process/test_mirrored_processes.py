@@ -8,7 +8,7 @@ from typing import Any
 import pika
 import pytest
 
-from tests.kit.cluster_processes import ClusterNode, ClusterProcesses, until
+from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until
 from tests.node.process.test_processes import channel_to
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ ALL = '{"ha-mode":"all"}'
 
 
 @pytest.fixture
-def nodes() -> Iterator[list[ClusterNode]]:
+def nodes() -> Iterator[list[MemberProcess]]:
     """Three nodes with a mirrored queue `ha` whose master is on the first; it has ten messages."""
     with tempfile.TemporaryDirectory(prefix="fluffle-mirrored-") as directory:
         cluster = ClusterProcesses(Path(directory))
@@ -32,7 +32,7 @@ def nodes() -> Iterator[list[ClusterNode]]:
             cluster.close()
 
 
-def fill(node: ClusterNode, queue: str) -> None:
+def fill(node: MemberProcess, queue: str) -> None:
     channel = channel_to(node)
     channel.confirm_delivery()
     channel.queue_declare(queue, durable=True)
@@ -41,14 +41,14 @@ def fill(node: ClusterNode, queue: str) -> None:
     channel.connection.close()
 
 
-def ring(node: ClusterNode, queue: str = "ha") -> dict[str, Any]:
+def ring(node: MemberProcess, queue: str = "ha") -> dict[str, Any]:
     rings = node.ask("list_rings", vhost="/")["rings"]
     found: dict[str, Any] = next(each for each in rings if each["name"] == queue)
     return found
 
 
 def test_a_clean_stop_hands_over_and_the_copy_of_who_was_away_is_synchronised_on_demand(
-    nodes: list[ClusterNode],
+    nodes: list[MemberProcess],
 ) -> None:
     """promote_on_shutdown's good case, and L9."""
     first, second, third = nodes
@@ -70,7 +70,7 @@ def test_a_clean_stop_hands_over_and_the_copy_of_who_was_away_is_synchronised_on
     assert len(row["synchronised_slave_pids"]) == 2
 
 
-def test_rebalance_and_drain_move_masters(nodes: list[ClusterNode]) -> None:
+def test_rebalance_and_drain_move_masters(nodes: list[MemberProcess]) -> None:
     first = nodes[0]
     for queue in ("ha2", "ha3"):
         fill(first, queue)
@@ -85,7 +85,7 @@ def test_rebalance_and_drain_move_masters(nodes: list[ClusterNode]) -> None:
     until(lambda: done in first.log_text(), "the log says so")
 
 
-def test_after_a_power_cut_the_queue_is_there_with_all_that_was_confirmed(nodes: list[ClusterNode]) -> None:
+def test_after_a_power_cut_the_queue_is_there_with_all_that_was_confirmed(nodes: list[MemberProcess]) -> None:
     """reliability §4.10 b."""
     for node in nodes:
         node.kill()

@@ -16,7 +16,7 @@ import pytest
 from node.cli.ctl.main import main as ctl
 from node.clustering import offline
 from node.io.data_directory import DataDirectoryError
-from tests.kit.cluster_processes import ClusterNode, ClusterProcesses, until, until_running
+from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until, until_running
 from tests.kit.ports import free_port
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ def cluster() -> Iterator[ClusterProcesses]:
             processes.close()
 
 
-def channel_to(node: ClusterNode) -> "pika.adapters.blocking_connection.BlockingChannel":
+def channel_to(node: MemberProcess) -> "pika.adapters.blocking_connection.BlockingChannel":
     connection = pika.BlockingConnection(
         pika.ConnectionParameters("127.0.0.1", node.port, blocked_connection_timeout=20, socket_timeout=20)
     )
@@ -50,13 +50,13 @@ def how_it_ends(
     return closed.value
 
 
-def knows_all(node: ClusterNode, nodes: list[ClusterNode]) -> bool:
+def knows_all(node: MemberProcess, nodes: list[MemberProcess]) -> bool:
     """Whether it has heard from all of them what they say of themselves."""
     status = node.ask("cluster_status")
     return set(status["versions"]) == {each.name for each in nodes} and all(status["listeners"].values())
 
 
-def declare(node: ClusterNode, queue: str, *, bodies: int = 0) -> None:
+def declare(node: MemberProcess, queue: str, *, bodies: int = 0) -> None:
     channel = channel_to(node)
     channel.confirm_delivery()
     channel.queue_declare(queue, durable=True)
@@ -67,7 +67,7 @@ def declare(node: ClusterNode, queue: str, *, bodies: int = 0) -> None:
     channel.connection.close()
 
 
-def queues(node: ClusterNode) -> dict[str, tuple[int | None, str, str]]:
+def queues(node: MemberProcess) -> dict[str, tuple[int | None, str, str]]:
     rows = node.ask("list_queues")["queues"]
     return {row["name"]: (row["messages"], row["home"], row["state"]) for row in rows}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.cluster_processes import ClusterNode, ClusterProcesses, until, until_running
+from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until, until_running
 from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.real
@@ -27,20 +27,20 @@ def cluster() -> Iterator[ClusterProcesses]:
             processes.close()
 
 
-def with_secret(node: ClusterNode, secret: str) -> None:
+def with_secret(node: MemberProcess, secret: str) -> None:
     path = node.directory / f"{node.name}.secret"
     path.touch(0o600)
     path.write_text(secret)
     node.configure({"cluster.secret_file": str(path)})
 
 
-def make_certificates(directory: Path, *nodes: ClusterNode) -> None:
+def make_certificates(directory: Path, *nodes: MemberProcess) -> None:
     names = [node.name for node in nodes]
     command = [sys.executable, "-m", "node", "certs", "--out", str(directory), "--", *names]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
-def with_certificate(node: ClusterNode, directory: Path, name: str = "") -> None:
+def with_certificate(node: MemberProcess, directory: Path, name: str = "") -> None:
     files = {
         "cacertfile": "ca.pem",
         "certfile": f"{name or node.name}.pem",
@@ -49,7 +49,7 @@ def with_certificate(node: ClusterNode, directory: Path, name: str = "") -> None
     node.configure({f"cluster.ssl_options.{key}": f"{directory}/{file}" for key, file in files.items()})
 
 
-def form(nodes: list[ClusterNode], strangers: list[ClusterNode]) -> None:
+def form(nodes: list[MemberProcess], strangers: list[MemberProcess]) -> None:
     """The nodes become a cluster; the strangers try to join it, and go on trying."""
     for node in [*nodes, *strangers]:
         node.formation = ",".join(each.seed for each in nodes)
