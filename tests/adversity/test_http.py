@@ -15,10 +15,9 @@ from typing import Any, Final
 import pytest
 
 from tests.adversity.bystander import Bystander
-from tests.kit.client_steps import wait_until
 from tests.kit.http_api import HttpApi, quote
 from tests.kit.node_process import NodeProcess, TemporaryNode
-from tests.kit.patience import patience
+from tests.kit.patience import patience, wait_until
 
 NAMES: Final = [
     "a/b",

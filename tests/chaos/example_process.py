@@ -2,13 +2,12 @@
 
 import re
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from tests.kit.client_steps import Process
-from tests.kit.patience import patience
+from tests.kit.patience import wait_until
 
 AHEAD_MAX: Final = 10
 """How many values it may have that it has not confirmed yet."""
@@ -63,9 +62,8 @@ class Sender(Process):
 
 def await_true(condition: Callable[[], bool], what: str, *processes: Process) -> None:
     """Ask until the answer is true; fails with what the processes have printed at last."""
-    deadline = time.monotonic() + LIMIT_S * patience()
-    while not condition():
-        if time.monotonic() > deadline:
-            ends = "\n---\n".join(process.output[-3000:] for process in processes)
-            raise AssertionError(f"{what} did not come within {LIMIT_S:.0f} s:\n{ends}")
-        time.sleep(POLL_S)
+
+    def ends() -> str:
+        return what + ":\n" + "\n---\n".join(process.output[-3000:] for process in processes)
+
+    wait_until(condition, ends, LIMIT_S)

@@ -24,7 +24,7 @@ import pytest
 from cluster.metadata.raft_pb2 import Append, Entry, Propose, RaftMessage
 from cluster.transport.interface import Topic
 from tests.kit import certificates
-from tests.kit.cluster_processes import HOST, MemberProcess, ClusterProcesses, until, until_running
+from tests.kit.cluster_processes import HOST, ClusterProcesses, MemberProcess, until, until_running
 from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -371,7 +371,9 @@ def _formed(processes: ClusterProcesses, settings: Callable[[str], dict[str, str
     return nodes
 
 
-def _stranger(processes: ClusterProcesses, nodes: list[MemberProcess], settings: dict[str, str]) -> MemberProcess:
+def _stranger(
+    processes: ClusterProcesses, nodes: list[MemberProcess], settings: dict[str, str]
+) -> MemberProcess:
     """A third node that wants to join."""
     stranger = processes.make("n3")
     stranger.formation = ",".join(node.seed for node in (*nodes, stranger))

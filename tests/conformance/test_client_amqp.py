@@ -22,7 +22,8 @@ from amqp.exceptions import (
     ResourceLocked,
 )
 
-from tests.kit.client_steps import TIMEOUT_S, wait_until
+from tests.kit.client_steps import TIMEOUT_S
+from tests.kit.patience import wait_until
 from tests.kit.servers import Admin, Server
 
 Names = Callable[[str], str]

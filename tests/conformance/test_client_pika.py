@@ -12,7 +12,8 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
 from tests.conformance.pika_steps import Connect, blocking_connections, let_happen, wait_get
-from tests.kit.client_steps import TIMEOUT_S, wait_until
+from tests.kit.client_steps import TIMEOUT_S
+from tests.kit.patience import wait_until
 from tests.kit.servers import Server
 
 Names = Callable[[str], str]

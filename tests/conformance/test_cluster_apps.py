@@ -29,7 +29,8 @@ from tests.conformance.cluster_apps_celery import (
     make_app,
 )
 from tests.conformance.test_client_oslo_messaging import FAST, running_oslo
-from tests.kit.client_steps import Process, amqp_url, oslo_url, wait_until
+from tests.kit.client_steps import Process, amqp_url, oslo_url
+from tests.kit.patience import wait_until
 from tests.kit.server_cluster import Cluster
 
 pytestmark = pytest.mark.slow  # Four restarts of nodes each.

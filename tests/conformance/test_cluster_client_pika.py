@@ -16,7 +16,7 @@ from pika.exceptions import (
 )
 
 from tests.conformance.pika_steps import let_happen, parameters, wait_get
-from tests.kit.client_steps import wait_until
+from tests.kit.patience import wait_until
 from tests.kit.server_cluster import Cluster, ClusterNode
 
 Name = Callable[[str], str]

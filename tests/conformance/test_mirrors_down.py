@@ -43,7 +43,8 @@ from tests.kit.mirror_steps import (
     numbered,
     set_mirroring,
 )
-from tests.kit.server_cluster import Cluster, await_true, is_rabbitmq, start_cluster
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, is_rabbitmq, start_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,7 @@ def all_is_there_again(story: Story) -> Iterator[None]:
     """§2.2 promote_on_shutdown default, promote_on_failure when-synced: nothing until the node is back, then ten."""
     queue = behind(story)
     yield
-    await_true(lambda: story.near.replicas(queue).master == "", "no master")
+    wait_until(lambda: story.near.replicas(queue).master == "", "no master")
     yield
     assert found(drain(story.channel(), queue)) == TEN
     assert await_shape(story.near, queue, mirrors=2).master == story.home.name

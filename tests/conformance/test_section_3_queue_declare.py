@@ -29,8 +29,9 @@ from tests.conformance.entities import (
     refused,
     take_unacked,
 )
-from tests.conformance.queue_steps import drain, publish_each, wait_until
+from tests.conformance.queue_steps import drain, publish_each
 from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
 from tests.kit.servers import Admin
 
 Name = Callable[[str], str]

@@ -26,9 +26,9 @@ from tests.conformance.queue_steps import (
     publish_each,
     ready_count,
     take,
-    wait_until,
 )
 from tests.kit.amqp_client import Channel, Connection, Content
+from tests.kit.patience import wait_until
 from tests.kit.servers import Admin
 
 Names = Callable[[str], str]

@@ -36,8 +36,9 @@ from tests.conformance.entities import (
     queue_exists,
     refused,
 )
-from tests.conformance.queue_steps import drain, wait_until
+from tests.conformance.queue_steps import drain
 from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
 from tests.kit.servers import Admin
 
 Name = Callable[[str], str]

@@ -13,9 +13,9 @@ import pytest
 
 from node.cli.ctl.commands import COMMANDS
 from tests.deploy.failover import DEPLOY, KEEPALIVED
+from tests.kit.config import load
 from tests.kit.haproxy import PROGRAM as HAPROXY
 from tests.kit.server_process import ROOT
-from tests.node.config.test_config import load
 
 SYSTEMD_ANALYZE: Final = shutil.which("systemd-analyze")
 PAGES: Final = ("deployment", "add_node", "upgrade", "backup", "sizing", "troubleshooting")

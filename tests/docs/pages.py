@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,12 +120,3 @@ class PageNode(NodeProcess):
             options=options,
         )
         self.launch()
-
-
-def eventually(look: object) -> None:
-    """Wait until `look()` is true."""
-    assert callable(look)
-    deadline = time.monotonic() + LIMIT_S
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

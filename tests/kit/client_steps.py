@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -43,15 +43,6 @@ def oslo_url(*servers: Address, vhost: str = "/") -> str:
     """The transport URL of oslo.messaging, which takes several hosts."""
     hosts = ",".join(f"guest:guest@{server.host}:{server.port}" for server in servers)
     return f"rabbit://{hosts}/{quote(vhost, safe='')}"
-
-
-def wait_until(condition: Callable[[], T], what: str = "", timeout_s: float = TIMEOUT_S) -> T:
-    """Ask until the answer is true, and give it."""
-    deadline = time.monotonic() + timeout_s
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"{what or condition} did not come in {timeout_s} s"
-        time.sleep(POLL_S)
-    return answer
 
 
 def free_address() -> Address:

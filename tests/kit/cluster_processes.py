@@ -1,7 +1,6 @@
 """Nodes of a cluster, each a process of its own on loopback, asked over their control sockets."""
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +8,7 @@ from typing import Any, Final
 
 from node.io.control import ControlError, request
 from tests.kit.node_process import HOST, NodeProcess, start_command
+from tests.kit.patience import wait_until
 from tests.kit.ports import free_ports
 
 START_S: Final = 40.0
@@ -17,15 +17,14 @@ WAIT_S: Final = 30.0
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
     """Wait for something to be so."""
-    deadline = time.monotonic() + timeout_s
-    while True:
+
+    def look() -> object:
         try:
-            if condition():
-                return
+            return condition()
         except ControlError:
-            pass
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
+            return False
+
+    wait_until(look, what, timeout_s)
 
 
 class MemberProcess(NodeProcess):

@@ -6,7 +6,8 @@ from typing import Final, Literal
 
 from node.amqp.methods import BasicCancel, QueueDelete
 from tests.kit.amqp_client import Channel, Connection, NothingArrived
-from tests.kit.server_cluster import Cluster, ClusterNode, Replicas, await_true
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode, Replicas
 
 SHAPE_S: Final = 30.0
 """How long the copies of a queue may take to become what a policy says."""
@@ -63,7 +64,7 @@ def await_shape(
         return has_master and fits(seen[0].mirrors, mirrors) and fits(seen[0].synced, synced)
 
     try:
-        await_true(is_so, "", within)
+        wait_until(is_so, "", within)
     except AssertionError:
         raise AssertionError(
             f"{queue}: not {master=} {mirrors=} {synced=} within {within} s, but {seen[0]}"

@@ -5,20 +5,16 @@ run, behind one interface: what an operator can do to a node, and what can happe
 """
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from tests.kit.patience import patience
+from tests.kit.patience import wait_until
 from tests.kit.servers import Admin, Settings
 
 NAMES: Final = ("n1", "n2", "n3")
 
 SETTINGS: Final[Settings] = {"cluster_partition_handling": "pause_minority"}
 """Fluffle knows no other way; RabbitMQ's default is to ignore partitions."""
-
-DEADLINE_S: Final = 40.0
-POLL_S: Final = 0.05
 
 
 class Ctl(NamedTuple):
@@ -171,17 +167,8 @@ class Cluster:
         self._close()
 
 
-def await_true(condition: Callable[[], bool], what: str, within: float = DEADLINE_S) -> None:
-    """Ask again and again until it is so."""
-    deadline = time.monotonic() + within * patience()
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within} s: {what}")
-        time.sleep(POLL_S)
-
-
 def _await_running(node: ClusterNode, expected: set[str]) -> None:
-    await_true(lambda: node.running() == expected, f"{node.name} sees {expected} running")
+    wait_until(lambda: node.running() == expected, f"{node.name} sees {expected} running")
 
 
 def start_cluster(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.kit.cluster_processes import HOST, WAIT_S, MemberProcess, ClusterProcesses, until
+from tests.kit.cluster_processes import HOST, WAIT_S, ClusterProcesses, MemberProcess, until
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 ALL = '{"ha-mode":"all"}'

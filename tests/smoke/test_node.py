@@ -6,7 +6,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.kit.cluster_processes import HOST, MemberProcess, ClusterProcesses
+from tests.kit.cluster_processes import HOST, ClusterProcesses, MemberProcess
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 

@@ -25,8 +25,8 @@ from node.queue.run import Batch, Envelope
 from node.queue.storage import MemoryStorage
 from tests.cluster.mirror.test_sync_source import Master
 from tests.kit.messages import bodies_of, content, envelope
+from tests.kit.queue_storage import MUCH, SegmentStorage
 from tests.kit.store_bench import EMBED_MAX_BYTES, Bench
-from tests.node.queue.test_reader import MUCH, SegmentStorage
 
 
 class FakeCopy:

@@ -22,7 +22,7 @@ from node.management.routes import Access, Route
 from node.management.server import HttpServer
 from node.management.site import Site
 from tests.kit.authority import Authority, client_context
-from tests.node.management.fake_site import FakeSite
+from tests.kit.fake_site import FakeSite
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ import pika
 import pytest
 
 from node.cli.start import EX_IOERR
-from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until
+from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until
 from tests.kit.faulty_disk import FaultyDisk, NoCompiler
 from tests.node.process.test_mirrored_processes import ALL, fill, ring
 from tests.node.process.test_processes import channel_to

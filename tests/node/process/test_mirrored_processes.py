@@ -8,7 +8,7 @@ from typing import Any
 import pika
 import pytest
 
-from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until
+from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until
 from tests.node.process.test_processes import channel_to
 
 pytestmark = pytest.mark.slow

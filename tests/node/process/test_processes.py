@@ -16,7 +16,7 @@ import pytest
 from node.cli.ctl.main import main as ctl
 from node.clustering import offline
 from node.io.data_directory import DataDirectoryError
-from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until, until_running
+from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until, until_running
 from tests.kit.ports import free_port
 
 pytestmark = pytest.mark.slow

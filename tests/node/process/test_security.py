@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.cluster_processes import MemberProcess, ClusterProcesses, until, until_running
+from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until, until_running
 from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.real

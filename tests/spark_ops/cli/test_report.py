@@ -10,7 +10,7 @@ from spark_ops.cli.main import main
 from spark_ops.documents import content_hash
 from spark_ops.planning import plan as plans
 from spark_ops.reports.after import compare
-from tests.spark_ops.reports import samples
+from tests.kit import report_samples as samples
 
 
 def a_plan(**changes: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
+from tests.kit.fake_site import Caller, FakeSite
 from tests.kit.world import World
-from tests.node.management.fake_site import Caller, FakeSite
 
 
 class LiveSite(FakeSite):

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spark_ops.documents import content_hash
-from tests.spark_ops.reports import samples
+from tests.kit import report_samples as samples
 
 KNOWN = (
     "</script><script>alert(1)</script>",

@@ -4,12 +4,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from node.amqp.methods import BasicGet, QueueDeclare
 from node.io.mirroring_events import MirroringEvents
 from node.management.node_facts import node_facts
+from node.management.prometheus import Wanted
 from node.management.site import SiteNode
 from node.statistics.query import Query
+from tests.kit.fake_site import NODE, FakeSite
 from tests.kit.world import World
-from tests.node.management.fake_site import NODE, FakeSite
 
 
 def listener(protocol: str, port: int) -> dict[str, Any]:
@@ -84,3 +86,22 @@ class MonitorSite(FakeSite):
 
     async def ask_all(self, question: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {NODE: await self.ask(NODE, question, arguments)}
+
+
+SUMS = Wanted("default", is_per_object=False)
+
+
+def busy_site() -> MonitorSite:
+    """Queues a and b of `/`: two messages in a, one of them with a client, and one got for good."""
+    world = World()
+    site = MonitorSite(world)
+    client = world.client()
+    for name in ("a", "b"):
+        client.ask(1, QueueDeclare(queue=name))
+    client.publish(1, "a", b"12345", b"12345", b"12345")
+    client.publish(1, "nowhere", b"x")
+    client.send(1, BasicGet(queue="a", no_ack=True))
+    client.send(1, BasicGet(queue="a"))
+    client.send(1, BasicGet(queue="b"))
+    world.settle()
+    return site
