@@ -208,7 +208,7 @@ def _copy_stays_on_disk(patch: pytest.MonkeyPatch) -> None:
     """A copy that is given up is not dropped, and all of a queue's copies have one name."""
     patch.setattr("node.broker.broker.stored_uid", lambda uid, copy: uid)
     patch.setattr("node.store.copies.stored_uid", lambda uid, copy: uid)
-    patch.setattr("tests.sim.mirror_node.stored_uid", lambda uid, copy: uid)
+    patch.setattr("tests.kit.recovery.stored_uid", lambda uid, copy: uid)
     patch.setattr(QueueIndex, "drop", lambda self: None)
 
 
