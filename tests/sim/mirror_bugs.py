@@ -3,8 +3,8 @@
 Source: reliability §5.2 (mutation audit).
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +32,7 @@ from node.queue.storage import Waiter
 from node.store import rereading
 from node.store.queue_index import QueueIndex
 from node.store.scrubber import Scrubber
+from tests.sim.audit import put_back
 
 
 def _confirm_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -492,9 +493,5 @@ has a history of its own.
 """
 
 
-@contextmanager
-def bug(name: str) -> Iterator[None]:
-    """Have the bug while the context lasts."""
-    with pytest.MonkeyPatch.context() as patch:
-        BUGS[name](patch)
-        yield
+bug = partial(put_back, BUGS)
+"""`with bug(name):` has it while the context lasts."""

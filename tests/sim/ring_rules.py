@@ -5,8 +5,8 @@ back are not repeated here. Source: reliability §4.12, §4.13, §5.2 (mutation 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 from node.queue.queue import Queue
+from tests.sim.audit import put_back
 
 Patch = pytest.MonkeyPatch
 
@@ -540,9 +541,5 @@ HARMLESS: dict[str, Callable[[Patch], None]] = {
 """Other ways that are right, too: no seed may object."""
 
 
-@contextmanager
-def bug(name: str) -> Iterator[None]:
-    """Have the bug while the context lasts."""
-    with Patch.context() as patch:
-        ({**BUGS, **HARMLESS})[name](patch)
-        yield
+bug = partial(put_back, BUGS | HARMLESS)
+"""`with bug(name):` has it while the context lasts."""
