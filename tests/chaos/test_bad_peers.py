@@ -24,7 +24,14 @@ import pytest
 from cluster.metadata.raft_pb2 import Append, Entry, Propose, RaftMessage
 from cluster.transport.interface import Topic
 from tests.kit import certificates
-from tests.kit.cluster_processes import HOST, ClusterProcesses, MemberProcess, until, until_running
+from tests.kit.cluster_processes import (
+    HOST,
+    ClusterProcesses,
+    MemberProcess,
+    cluster_processes,
+    until,
+    until_running,
+)
 from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
@@ -35,16 +42,14 @@ SERVES_S: Final = 20
 @pytest.fixture(scope="module")
 def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[MemberProcess]]:
     """Three nodes that every test leaves as it found them."""
-    processes = ClusterProcesses(tmp_path_factory.mktemp("trio"))
-    yield processes.formed("n1", "n2", "n3")
-    processes.close()
+    with cluster_processes(tmp_path_factory.mktemp("trio")) as processes:
+        yield processes.formed("n1", "n2", "n3")
 
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    made = ClusterProcesses(tmp_path)
-    yield made
-    made.close()
+    with cluster_processes(tmp_path) as made:
+        yield made
 
 
 # --- what must be so afterwards ---

@@ -1,7 +1,9 @@
 """Nodes of a cluster, each a process of its own on loopback, asked over their control sockets."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -123,6 +125,17 @@ class ClusterProcesses:
         """Kill what is left."""
         for process in self.all:
             process.kill()
+
+
+@contextmanager
+def cluster_processes(directory: Path | None = None) -> Iterator[ClusterProcesses]:
+    """Nodes that are killed at the end.   directory: theirs; None: one with a short path, which goes away with them."""
+    with tempfile.TemporaryDirectory(prefix="fluffle-nodes-") as own:
+        nodes = ClusterProcesses(directory or Path(own))
+        try:
+            yield nodes
+        finally:
+            nodes.close()
 
 
 def until_running(node: MemberProcess, nodes: Sequence[MemberProcess]) -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.kit.cluster_processes import HOST, WAIT_S, ClusterProcesses, MemberProcess, until
+from tests.kit.cluster_processes import (
+    HOST,
+    WAIT_S,
+    MemberProcess,
+    cluster_processes,
+    until,
+)
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 ALL = '{"ha-mode":"all"}'
@@ -17,13 +23,10 @@ ALL = '{"ha-mode":"all"}'
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[MemberProcess]]:
     """Three nodes that mirror all queues."""
-    processes = ClusterProcesses(tmp_path)
-    try:
+    with cluster_processes(tmp_path) as processes:
         formed = processes.formed("n1", "n2", "n3")
         formed[0].ask("set_policy", vhost="/", name="ha", pattern="", definition=ALL, apply_to="queues")
         yield formed
-    finally:
-        processes.close()
 
 
 def connected(node: MemberProcess) -> "contextlib.closing[pika.BlockingConnection]":

@@ -6,7 +6,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.kit.cluster_processes import HOST, ClusterProcesses, MemberProcess
+from tests.kit.cluster_processes import HOST, MemberProcess, cluster_processes
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -14,13 +14,10 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[MemberProcess]:
     """A node alone."""
-    processes = ClusterProcesses(tmp_path)
-    try:
+    with cluster_processes(tmp_path) as processes:
         alone = processes.make("n1", is_plain=True)
         alone.start()
         yield alone
-    finally:
-        processes.close()
 
 
 def channel_to(node: MemberProcess) -> "pika.adapters.blocking_connection.BlockingChannel":

@@ -1,14 +1,12 @@
 """The message disk of one node of a cluster fails or hangs: it costs that node, and nobody else anything."""
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pika
 import pytest
 
 from node.cli.start import EX_IOERR
-from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until
+from tests.kit.cluster_processes import MemberProcess, cluster_processes, until
 from tests.kit.faulty_disk import FaultyDisk, NoCompiler
 from tests.node.process.test_mirrored_processes import ALL, fill, ring
 from tests.node.process.test_processes import channel_to
@@ -21,20 +19,15 @@ FOLDERS = ("journal", "queues", "messages")
 @pytest.fixture
 def nodes() -> Iterator[tuple[list[MemberProcess], FaultyDisk]]:
     """Three nodes with a mirrored queue `ha` whose master is on the first, and the disk of that node."""
-    with tempfile.TemporaryDirectory(prefix="fluffle-eio-") as directory:
-        cluster = ClusterProcesses(Path(directory))
+    with cluster_processes() as cluster:
         try:
-            disk = FaultyDisk(Path(directory), Path(directory) / "n1")
-            formed = cluster.formed("n1", "n2", "n3", environments={"n1": disk.environment})
-            formed[0].ask(
-                "set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues"
-            )
-            fill(formed[0], "ha")
-            yield formed, disk
+            disk = FaultyDisk(cluster.directory, cluster.directory / "n1")
         except NoCompiler as error:
             pytest.skip(str(error))
-        finally:
-            cluster.close()
+        formed = cluster.formed("n1", "n2", "n3", environments={"n1": disk.environment})
+        formed[0].ask("set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues")
+        fill(formed[0], "ha")
+        yield formed, disk
 
 
 def publish(node: MemberProcess, queue: str) -> None:

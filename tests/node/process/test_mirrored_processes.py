@@ -1,14 +1,12 @@
 """Mirrored queues of real processes, as operators see them: reliability §2.2, §4.10; management §2.5."""
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 
-from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until
+from tests.kit.cluster_processes import MemberProcess, cluster_processes, until
 from tests.node.process.test_processes import channel_to
 
 pytestmark = pytest.mark.slow
@@ -19,17 +17,11 @@ ALL = '{"ha-mode":"all"}'
 @pytest.fixture
 def nodes() -> Iterator[list[MemberProcess]]:
     """Three nodes with a mirrored queue `ha` whose master is on the first; it has ten messages."""
-    with tempfile.TemporaryDirectory(prefix="fluffle-mirrored-") as directory:
-        cluster = ClusterProcesses(Path(directory))
-        try:
-            formed = cluster.formed("n1", "n2", "n3")
-            formed[0].ask(
-                "set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues"
-            )
-            fill(formed[0], "ha")
-            yield formed
-        finally:
-            cluster.close()
+    with cluster_processes() as cluster:
+        formed = cluster.formed("n1", "n2", "n3")
+        formed[0].ask("set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues")
+        fill(formed[0], "ha")
+        yield formed
 
 
 def fill(node: MemberProcess, queue: str) -> None:

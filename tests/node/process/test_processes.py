@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import socket
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,7 +15,13 @@ import pytest
 from node.cli.ctl.main import main as ctl
 from node.clustering import offline
 from node.io.data_directory import DataDirectoryError
-from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until, until_running
+from tests.kit.cluster_processes import (
+    ClusterProcesses,
+    MemberProcess,
+    cluster_processes,
+    until,
+    until_running,
+)
 from tests.kit.ports import free_port
 
 pytestmark = pytest.mark.slow
@@ -26,12 +31,8 @@ APP_RUNNING = "this command requires the 'rabbit' app to be stopped on the targe
 
 @pytest.fixture
 def cluster() -> Iterator[ClusterProcesses]:
-    with tempfile.TemporaryDirectory(prefix="fluffle-cluster-") as path:
-        processes = ClusterProcesses(Path(path))
-        try:
-            yield processes
-        finally:
-            processes.close()
+    with cluster_processes() as processes:
+        yield processes
 
 
 def channel_to(node: MemberProcess) -> "pika.adapters.blocking_connection.BlockingChannel":

@@ -2,14 +2,19 @@
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kit.cluster_processes import ClusterProcesses, MemberProcess, until, until_running
+from tests.kit.cluster_processes import (
+    ClusterProcesses,
+    MemberProcess,
+    cluster_processes,
+    until,
+    until_running,
+)
 from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.real
@@ -19,12 +24,8 @@ SECRET = "a secret of the cluster's nodes"
 
 @pytest.fixture
 def cluster() -> Iterator[ClusterProcesses]:
-    with tempfile.TemporaryDirectory(prefix="fluffle-security-") as path:
-        processes = ClusterProcesses(Path(path))
-        try:
-            yield processes
-        finally:
-            processes.close()
+    with cluster_processes() as processes:
+        yield processes
 
 
 def with_secret(node: MemberProcess, secret: str) -> None:
