@@ -81,7 +81,7 @@ def rollups_and_raw(_server: Server, scale: Scale) -> Outcome:
     queues = QUEUES if scale is FULL else QUICK_QUEUES
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as name:
         root = Path(name)
-        _run("spark_ops.telemetry.synthetic_files", name, "--queues", str(queues), "--hours", str(HOURS))
+        _run("tests.kit.synthetic.files", name, "--queues", str(queues), "--hours", str(HOURS))
         made_s = json.loads(_run("spark_ops", "rollup", name, "--json").stdout)["cpu_s"]
         rolled_s, rolled = _figures(root, "rollup")
         raw_s, raw = _figures(root, "raw")

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests import gates, seeds
+from tests import gates
+from tests.kit import seeds
 from tests.watch import Watch
 
 watch = Watch()

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.adversity.node_process import ROOT
+from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 

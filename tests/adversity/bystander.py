@@ -6,9 +6,9 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from tests.adversity.node_process import NodeProcess
-from tests.conformance import amqp_client
-from tests.conformance.amqp_client import Connection
+from tests.kit import amqp_client
+from tests.kit.amqp_client import Connection
+from tests.kit.node_process import NodeProcess
 
 PAUSE_S: Final = 0.005
 """Between two messages: some hundred samples even in a short attack."""

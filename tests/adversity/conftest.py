@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
+from tests.kit.node_process import NodeProcess, TemporaryNode
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def start_node() -> Iterator[Callable[..., NodeProcess]]:
     started: list[NodeProcess] = []
 
     def start(settings: Mapping[str, str] | None = None, *, file_limit: int | None = None) -> NodeProcess:
-        started.append(NodeProcess(settings, file_limit=file_limit))
+        started.append(TemporaryNode(settings, file_limit=file_limit))
         return started[-1]
 
     yield start

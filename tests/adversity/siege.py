@@ -6,8 +6,9 @@ from typing import Final, Self
 
 from node.io.resources import EXCESS_BYTES
 from tests.adversity.bystander import Bystander
-from tests.adversity.node_process import MIB, NodeProcess
+from tests.kit.node_process import NodeProcess
 from tests.kit.patience import patience
+from tests.kit.server_process import MIB
 
 SLOWEST_S: Final = 4.0
 """No round trip of a bystander may take longer. One connection is worked on for some 10 ms before the others get

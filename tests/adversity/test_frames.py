@@ -12,10 +12,11 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
-from tests.adversity.attack import announce, flood, method, publish, settled
-from tests.adversity.node_process import MIB, NodeProcess
 from tests.adversity.siege import Siege
-from tests.conformance.amqp_client import Connection, ConnectionEnded, content_header, frame
+from tests.kit.amqp_client import Connection, ConnectionEnded, content_header, frame
+from tests.kit.attack import announce, flood, method, publish, settled
+from tests.kit.node_process import NodeProcess
+from tests.kit.server_process import MIB
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.constants import PROTOCOL_HEADER
-from tests.adversity.attack import method
-from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
-from tests.conformance.amqp_client import Channel, Connection, ConnectionEnded
+from tests.kit.amqp_client import Channel, Connection, ConnectionEnded
+from tests.kit.attack import method
+from tests.kit.node_process import NodeProcess
 from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,12 @@ from node.amqp import methods
 from node.amqp.constants import FRAME_BODY
 from node.amqp.field_table import long, longstr
 from node.amqp.properties import Properties
-from tests.adversity.attack import announce, many, method, publish, settled
-from tests.adversity.node_process import MIB, NodeProcess
 from tests.adversity.siege import Siege
-from tests.conformance.amqp_client import Channel, Connection, frame
+from tests.kit.amqp_client import Channel, Connection, frame
+from tests.kit.attack import announce, many, method, publish, settled
+from tests.kit.node_process import NodeProcess
 from tests.kit.patience import patience
+from tests.kit.server_process import MIB
 
 pytestmark = pytest.mark.slow
 

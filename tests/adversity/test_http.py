@@ -15,10 +15,9 @@ from typing import Any, Final
 import pytest
 
 from tests.adversity.bystander import Bystander
-from tests.adversity.node_process import NodeProcess
-from tests.conformance.client_steps import wait_until
-from tests.conformance.http_api import HttpApi, quote
-from tests.kit.patience import patience
+from tests.kit.http_api import HttpApi, quote
+from tests.kit.node_process import NodeProcess, TemporaryNode
+from tests.kit.patience import patience, wait_until
 
 NAMES: Final = [
     "a/b",
@@ -58,7 +57,7 @@ VHOST: Final = quote("/")
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[NodeProcess]:
-    with NodeProcess(management="127.0.0.1:0") as started:
+    with TemporaryNode(management="127.0.0.1:0") as started:
         yield started
 
 

@@ -12,10 +12,11 @@ import pytest
 from node.amqp import methods
 from node.amqp.field_table import boolean, long, table
 from node.amqp.properties import Properties
-from tests.adversity.attack import deaf, flood, many, method, publish, settled
-from tests.adversity.node_process import MIB, NodeProcess
 from tests.adversity.siege import Siege
-from tests.conformance.amqp_client import Connection
+from tests.kit.amqp_client import Connection
+from tests.kit.attack import deaf, flood, many, method, publish, settled
+from tests.kit.node_process import NodeProcess
+from tests.kit.server_process import MIB
 
 pytestmark = pytest.mark.slow
 

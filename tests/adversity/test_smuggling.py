@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.adversity.node_process import NodeProcess
+from tests.kit.node_process import NodeProcess, TemporaryNode
 
 SMUGGLED = b"GET /api/smuggled HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -35,7 +35,7 @@ AMBIGUOUS = {
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[NodeProcess]:
-    with NodeProcess(management="127.0.0.1:0") as started:
+    with TemporaryNode(management="127.0.0.1:0") as started:
         yield started
         assert "Traceback" not in started.log_text()
 

@@ -9,10 +9,10 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.properties import Properties
-from tests.adversity.attack import many, method, publish, settled
-from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
-from tests.conformance.amqp_client import Connection
+from tests.kit.amqp_client import Connection
+from tests.kit.attack import many, method, publish, settled
+from tests.kit.node_process import NodeProcess
 from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow

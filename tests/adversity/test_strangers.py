@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from node.amqp.field_table import boolean, table
-from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
 from tests.adversity.test_handshakes import dial, ended
-from tests.conformance.amqp_client import Connection, ConnectionEnded
+from tests.kit.amqp_client import Connection, ConnectionEnded
+from tests.kit.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 

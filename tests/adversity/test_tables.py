@@ -10,10 +10,10 @@ from node.amqp.constants import FRAME_HEADER, FRAME_METHOD
 from node.amqp.field_table import TABLE_DEPTH_MAX, VOID, Table, array, encode_table, longstr
 from node.amqp.method_codec import encode_method
 from node.amqp.properties import Properties
-from tests.adversity.attack import method, publish, settled
-from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
-from tests.conformance.amqp_client import Connection, content_header, frame
+from tests.kit.amqp_client import Connection, content_header, frame
+from tests.kit.attack import method, publish, settled
+from tests.kit.node_process import NodeProcess, TemporaryNode
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ def with_arguments(sent: methods.Method, raw: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def bombed() -> Iterator[NodeProcess]:
     """One node for all bombs: what one leaves behind the next ones would show."""
-    with NodeProcess() as started:
+    with TemporaryNode() as started:
         yield started
         assert "Traceback" not in started.log_text()
 

@@ -11,11 +11,11 @@ import pytest
 from cryptography import x509
 
 from node.amqp.constants import PROTOCOL_HEADER
-from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
 from tests.adversity.test_handshakes import ended
+from tests.kit.authority import Authority, client_context
+from tests.kit.node_process import NodeProcess
 from tests.kit.ports import free_port
-from tests.node.io.test_tls import Authority, client_context
 
 pytestmark = pytest.mark.slow
 

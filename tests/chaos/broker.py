@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from tests.chaos.network import Network, Place
-from tests.durability.faulty_disk import FaultyDisk
+from tests.kit.faulty_disk import FaultyDisk
+from tests.kit.network import Network, Place
 
 VHOST: Final = "/"
 FLUFFLE: Final = "fluffle"

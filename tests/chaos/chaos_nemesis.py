@@ -13,10 +13,10 @@ from typing import Final
 from tests.chaos.broker import FLUFFLE, BrokerCluster, BrokerNode, OperatorError, Ring
 from tests.chaos.cluster import ChaosNode
 from tests.chaos.half_nemesis import HalfNemesis
-from tests.chaos.haproxy import Haproxy
 from tests.chaos.nemesis import Fault
-from tests.chaos.network import CUT, LOSS, NAMES, ONE_WAY, SLOW
 from tests.chaos.schedule import Planned
+from tests.kit.haproxy import Haproxy
+from tests.kit.network import CUT, LOSS, NAMES, ONE_WAY, SLOW
 
 HAPROXY: Final = "haproxy"
 DISK: Final = "disk"

@@ -10,25 +10,14 @@ from node.amqp import methods
 from node.io.control import ControlError
 from tests.chaos.broker import BrokerCluster
 from tests.chaos.churn import GONE, KEYS, THERE, Churn
-from tests.chaos.client import ClusterChannel, ClusterClient, code_of
 from tests.chaos.cluster import ChaosCluster, ChaosNode
 from tests.chaos.leaks import leaks
-from tests.chaos.ledger import (
-    CONFIRMED,
-    DELIVERED,
-    MAYBE,
-    NACKED,
-    RETURNED,
-    SENT,
-    SETTLED,
-    SHOWN_MAX,
-    Ledger,
-    QueueStory,
-)
+from tests.chaos.ledger import SHOWN_MAX, Ledger, QueueStory
 from tests.chaos.publishers import publish
 from tests.chaos.workload import Workload
-from tests.durability.client import Delivery, Lost
-from tests.durability.ledger import Kind, Value
+from tests.kit.cluster_client import ClusterChannel, ClusterClient, code_of
+from tests.kit.ledger import CONFIRMED, DELIVERED, NACKED, RETURNED, SENT, SETTLED, SPARED, Kind, Value
+from tests.kit.load_client import Delivery, Lost
 from tests.kit.patience import patience
 
 QUIET_S: Final = 1.0
@@ -129,7 +118,7 @@ class FinalCheck:
         for value, known in marks.items():
             had = value in present or known & DELIVERED
             is_settled = known & SETTLED or value in present
-            if known & CONFIRMED and not known & MAYBE and not (had and is_settled):
+            if known & CONFIRMED and not known & SPARED and not (had and is_settled):
                 lost.append(value)
             if had and not known & (CONFIRMED | RETURNED):
                 count.recovered += 1

@@ -11,8 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from node.amqp import methods
-from tests.chaos.client import ClusterChannel, ClusterClient, code_of
-from tests.durability.client import Lost
+from tests.kit.cluster_client import ClusterChannel, ClusterClient, code_of
+from tests.kit.load_client import Lost
 
 if TYPE_CHECKING:
     from tests.chaos.workload import Workload

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from node.io.control import ControlError, request
-from tests.adversity.node_process import ROOT
 from tests.chaos.broker import FLUFFLE, SERVES_S, START_S, NodeFailed
 from tests.chaos.broker_process import BrokerProcess, Launch
-from tests.chaos.client import ClusterClient
-from tests.chaos.network import NAMES, Network
+from tests.kit.cluster_client import ClusterClient
+from tests.kit.network import NAMES, Network
+from tests.kit.node_process import start_command
 from tests.kit.patience import patience
+from tests.kit.server_process import ROOT
 
 EXPECTED: Final[Mapping[int, Sequence[str]]] = {
     320: ("",),  # a node stops
@@ -58,12 +59,12 @@ class ChaosNode(BrokerProcess):
 
     @property
     def _config_path(self) -> Path:
-        return self._directory / f"{self.short_name}.conf"
+        return self.directory / f"{self.short_name}.conf"
 
     @property
     def clock_path(self) -> Path:
         """If this file is there, the node's time of day differs by as many seconds as it says (`watchdog`)."""
-        return self._directory / f"{self.short_name}.clock"
+        return self.directory / f"{self.short_name}.clock"
 
     def log_end(self) -> str:
         """The last lines of it that say something."""
@@ -71,10 +72,15 @@ class ChaosNode(BrokerProcess):
         return "\n".join(lines[-30:])
 
     def _how_to_launch(self) -> Launch:
-        command = [sys.executable, "-m", "node", "start", "--name", self.name, "--data", str(self.data)]
-        command += ["--listen", f"{self.place.host}:{self.place.port}", "--peer", self.place.peer]
-        command += ["--management", self._management, "--config", str(self._config_path)]
-        environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self._directory)}
+        command = start_command(
+            self.name,
+            self.data,
+            listen=f"{self.place.host}:{self.place.port}",
+            peer=self.place.peer,
+            management=self._management,
+            config=self._config_path,
+        )
+        environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.directory)}
         environ["PYTHONPATH"] = str(Path(__file__).parent / "watchdog")
         environ["FLUFFLE_CHAOS_CLOCK"] = str(self.clock_path)
         return Launch(command, self._code, environ)

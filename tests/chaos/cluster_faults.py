@@ -21,15 +21,15 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.adversity.node_process import ROOT
 from tests.chaos.broker import NodeFailed
 from tests.chaos.check import FinalCheck, settle
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.ledger import MUST_BE_0, NUMBERS, Count, Ledger
 from tests.chaos.nemesis import Fault, Nemesis
-from tests.chaos.network import NAMES, NETWORKS, Network, run_inside
 from tests.chaos.workload import Workload
-from tests.durability.client import Lost
+from tests.kit.load_client import Lost
+from tests.kit.network import NAMES, NETWORKS, Network, run_inside
+from tests.kit.server_process import ROOT
 
 FAULTS_OF_EPISODE: Final = 7
 SETTLE_S: Final = 6.0

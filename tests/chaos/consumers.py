@@ -7,10 +7,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from node.amqp import methods
-from tests.chaos.client import ClusterChannel, ClusterClient
 from tests.chaos.ledger import QueueStory, Session
-from tests.durability.client import Delivery, Lost
-from tests.durability.ledger import Value
+from tests.kit.cluster_client import ClusterChannel, ClusterClient
+from tests.kit.ledger import Value
+from tests.kit.load_client import Delivery, Lost
 
 if TYPE_CHECKING:
     from tests.chaos.workload import Workload

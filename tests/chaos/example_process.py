@@ -1,16 +1,13 @@
 """A program of examples/ that sends what it is given, a value a line, and says what has been confirmed."""
 
-import os
 import re
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.client_steps import ROOT, Process
-from tests.kit.patience import patience
+from tests.kit.client_steps import Process
+from tests.kit.patience import wait_until
 
 AHEAD_MAX: Final = 10
 """How many values it may have that it has not confirmed yet."""
@@ -29,16 +26,7 @@ class Sender(Process):
     def __init__(
         self, log: Path, *arguments: str, environment: Mapping[str, str], says: re.Pattern[str], prefix: str
     ) -> None:
-        self._log = log
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        super().__init__(log, *arguments, environment=environment, stdin=subprocess.PIPE)
         self._says = says
         self._prefix = prefix
         self._input = self._process.stdin
@@ -74,9 +62,8 @@ class Sender(Process):
 
 def await_true(condition: Callable[[], bool], what: str, *processes: Process) -> None:
     """Ask until the answer is true; fails with what the processes have printed at last."""
-    deadline = time.monotonic() + LIMIT_S * patience()
-    while not condition():
-        if time.monotonic() > deadline:
-            ends = "\n---\n".join(process.output[-3000:] for process in processes)
-            raise AssertionError(f"{what} did not come within {LIMIT_S:.0f} s:\n{ends}")
-        time.sleep(POLL_S)
+
+    def ends() -> str:
+        return what + ":\n" + "\n---\n".join(process.output[-3000:] for process in processes)
+
+    wait_until(condition, ends, LIMIT_S)

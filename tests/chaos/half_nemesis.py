@@ -22,8 +22,8 @@ from tests.chaos.mirror_load import LAZY
 from tests.chaos.mirror_nemesis import MirrorNemesis
 from tests.chaos.mirrors import AUTOMATIC
 from tests.chaos.nemesis import Fault
-from tests.durability.durable_node import copy_data
-from tests.durability.faulty_disk import FaultyDisk
+from tests.kit.faulty_disk import FaultyDisk
+from tests.kit.node_process import copy_data
 from tests.kit.patience import patience
 
 MESSAGES: Final = ("journal", "queues", "messages")

@@ -1,39 +1,22 @@
 """What the clients of a cluster know of their messages, and what is counted (reliability §5.3).
 
-A message is its value, the session of its publisher and a number (`tests.durability.ledger`). Each is published once.
+A message is its value, the session of its publisher and a number (`tests.kit.ledger`). Each is published once.
 """
 
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from tests.durability.client import Delivery
-from tests.durability.ledger import Kind, Value, value_of
+from tests.kit import ledger
+from tests.kit.ledger import DELIVERED, SENT, SETTLED, QueueLedger, Tally, Value, clock
+from tests.kit.load_client import Delivery
 
-SENT: Final = 1
-CONFIRMED: Final = 2
-"""By an ack or commit-ok, and it was not returned: it is in the queue."""
-RETURNED: Final = 4
-NACKED: Final = 8
-DELIVERED: Final = 16
-SETTLED: Final = 32
-"""An ack was sent: it may be there or not."""
-MAYBE: Final = 64
-"""It may miss this queue although it was confirmed: the queue's home was perhaps down when it was routed."""
-
-PROBLEMS_MAX: Final = 60
 SHOWN_MAX: Final = 8
 
 
-def clock() -> str:
-    """The time of day, as in the nodes' logs."""
-    now = time.time()
-    return time.strftime("%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03}"
-
-
 @dataclass(slots=True)
-class Count:
+class Count(Tally):
     """What happened. From `lost` on all must be 0, and `problems` says what was wrong, in words.
 
     unknown: publishes whose outcome nobody told, as the connection was lost.   recovered: of those and the nacked,
@@ -65,17 +48,10 @@ class Count:
     stuck: int = 0
     leaks: int = 0
     other: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def problem(self, what: str, text: str, number: int = 1) -> None:
-        """Count something that must not be."""
-        setattr(self, what, getattr(self, what) + number)
-        if len(self.problems) < PROBLEMS_MAX:
-            self.problems.append(f"{clock()} {what.upper()}: {text}")
 
 
-NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "problems")
-MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
+NUMBERS: Final = Count.numbers()
+MUST_BE_0: Final = Count.must_be_0()
 
 
 class Holder(NamedTuple):
@@ -85,39 +61,58 @@ class Holder(NamedTuple):
     at: float
 
 
-@dataclass(slots=True)
-class QueueStory:
+class QueueStory(QueueLedger):
     """One queue.   home: index of its node.   is_durable: what is confirmed must stay.
 
     last_delivery_s: when somebody was last given something.   holders: who was given each last, and when.
     """
 
-    name: str
-    home: int
-    is_durable: bool = True
-    marks: dict[Value, int] = field(default_factory=dict)
-    holders: dict[Value, "Holder"] = field(default_factory=dict)
-    last_delivery_s: float = 0.0
-
-    def mark(self, value: Value, mark: int) -> None:
-        """Something happened to a message."""
-        self.marks[value] = self.marks.get(value, 0) | mark
+    def __init__(self, name: str, home: int, is_durable: bool = True) -> None:
+        super().__init__(name)
+        self.home = home
+        self.is_durable = is_durable
+        self.holders: dict[Value, Holder] = {}
+        self.last_delivery_s = 0.0
 
 
-class Session:
+class ConsumerSession:
     """A consumer of one queue, from its consume-ok (or first get) to its end: what it was given.
 
     Of two sessions that were there at the same time, one may hear of a delivery late: after the other one was given
     the message again. A session that began later can't.
     """
 
-    def __init__(self, ledger: "Ledger", queue: QueueStory, name: str) -> None:
-        self.queue = queue
+    def __init__(self, count: Tally, name: str) -> None:
         self.name = name
-        self._ledger = ledger
+        self._count = count
         self._began = time.monotonic()
-        self._seen: dict[Value, bool] = {}  # was it settled?
-        self._last: dict[str, int] = {}
+        self._seen: dict[Value, bool] = {}
+        """What it was given: was it settled?"""
+        self._last: dict[tuple[str, int], int] = {}
+
+    def _judge_new(self, value: Value, priority: int, where: str, had: str) -> None:
+        """A delivery does not say redelivered.   had: who had it before; empty: nobody who matters."""
+        if value in self._seen:
+            self._tell("duplicates", f"{where} came twice, without redelivered", value)
+        elif had:
+            self._tell("unmarked", f"{where} does not say redelivered, but had been: {had}", value)
+        order = value.publisher, priority
+        last = self._last.get(order, 0)
+        if last >= value.number:
+            self._tell("disorder", f"{where} after {last}", value)
+        self._last[order] = value.number
+
+    def _tell(self, what: str, text: str, value: Value) -> None:
+        self._count.problem(what, text)
+
+
+class Session(ConsumerSession):
+    """A consumer of a queue without mirrors."""
+
+    def __init__(self, ledger: "Ledger", queue: QueueStory, name: str) -> None:
+        super().__init__(ledger.count, name)
+        self.queue = queue
+        self._ledger = ledger
 
     def take(self, delivery: Delivery) -> Value | None:
         """A delivery; None if it is not what it should be."""
@@ -137,17 +132,11 @@ class Session:
             count.again += bool(known & SETTLED)
             if self._seen.get(value):
                 count.problem("duplicates", f"{where} was acknowledged in this session, and came again")
-        elif value in self._seen:
-            count.problem("duplicates", f"{where} came twice, without redelivered")
-        elif known & DELIVERED and queue.holders[value].at < self._began:
-            count.problem(
-                "unmarked", f"{where} does not say redelivered, but had been: {queue.holders[value]}"
-            )
-        if not is_redelivered:
-            last = self._last.get(value.publisher, 0)
-            if last >= value.number:
-                count.problem("disorder", f"{where} after {last}")
-            self._last[value.publisher] = value.number
+        else:
+            had = ""
+            if known & DELIVERED and queue.holders[value].at < self._began:
+                had = str(queue.holders[value])
+            self._judge_new(value, self._ledger.kinds[value.publisher].priority(value.number), where, had)
         self._seen[value] = False
         queue.mark(value, DELIVERED)
         text = f"{self.name}, {clock()}" + ", marked" * is_redelivered
@@ -160,16 +149,14 @@ class Session:
         self.queue.mark(value, SETTLED)
 
 
-class Ledger:
+class Ledger(ledger.Ledger[Count, QueueStory]):
     """All of it.
 
     confirms: when confirms came, by (front end, home) of the publish.   declares: when answers came, by node.
     """
 
     def __init__(self) -> None:
-        self.count = Count()
-        self.queues: dict[str, QueueStory] = {}
-        self.kinds: dict[str, Kind] = {}
+        super().__init__(Count())
         self.confirms: dict[tuple[int, int], list[float]] = {}
         self.declares: dict[int, list[float]] = {}
 
@@ -177,21 +164,6 @@ class Ledger:
         """A queue."""
         story = self.queues[name] = QueueStory(name, home, is_durable)
         return story
-
-    def read(self, delivery: Delivery, queue: QueueStory) -> Value | None:
-        """Which message this is; None if its bytes are wrong."""
-        try:
-            value = value_of(delivery.body)
-            kind = self.kinds[value.publisher]
-        except (ValueError, KeyError) as error:
-            self.count.problem("wrong", f"{queue.name}: {error!r}")
-            return None
-        if delivery.body != kind.body(value) or delivery.properties != kind.properties(value):
-            self.count.problem(
-                "wrong", f"{queue.name}: {value}: {delivery.properties!r} {len(delivery.body)}"
-            )
-            return None
-        return value
 
     def longest_gap(
         self, times: dict[tuple[int, int], list[float]], victims: set[int], since: float, until: float

@@ -11,8 +11,8 @@ from tests.chaos.leaks import leaks
 from tests.chaos.mirror_ledger import ANCHOR, QueueStory, Session
 from tests.chaos.mirror_load import Load
 from tests.chaos.mirror_nemesis import MirrorNemesis
-from tests.durability.client import Lost
-from tests.durability.ledger import Value
+from tests.kit.ledger import Value
+from tests.kit.load_client import Lost
 from tests.kit.patience import patience
 
 QUIET_S: Final = 0.5

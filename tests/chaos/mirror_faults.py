@@ -27,7 +27,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.adversity.node_process import ROOT
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.cluster_faults import deck
 from tests.chaos.fluffle_operator import FluffleOperator
@@ -36,8 +35,9 @@ from tests.chaos.mirror_load import Load
 from tests.chaos.mirror_nemesis import MirrorNemesis, mirror_kinds
 from tests.chaos.mirrors import Mirrors
 from tests.chaos.nemesis import Fault
-from tests.chaos.network import NAMES, NETWORKS, Network, run_inside
 from tests.chaos.trial import copied_code, run_trial, small_disks
+from tests.kit.network import NAMES, NETWORKS, Network, run_inside
+from tests.kit.server_process import ROOT
 
 KILL: Final = ("kill-master",)
 DOWN_S: Final = 0.6

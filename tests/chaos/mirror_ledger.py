@@ -7,34 +7,34 @@ published once. What happened to each is in a file, from which the history of th
 import time
 from array import array
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.chaos.ledger import clock, gap_in
+from tests.chaos.ledger import ConsumerSession, gap_in
 from tests.chaos.timeline import Timeline
-from tests.durability.ledger import Kind, Value, value_of
+from tests.kit.ledger import (
+    CONFIRMED,
+    DELIVERED,
+    FRESH,
+    NACKED,
+    RETURNED,
+    SENT,
+    SETTLED,
+    SPARED,
+    Kind,
+    Tally,
+    Value,
+    value_of,
+)
 
-SENT: Final = 1
-CONFIRMED: Final = 2
-NACKED: Final = 4
-RETURNED: Final = 8
-DELIVERED: Final = 16
-SETTLED: Final = 32
-"""An ack was sent: it may be there or not."""
-SPARED: Final = 64
-"""It may be missing: it was transient, and all nodes were down at once."""
-FRESH: Final = 128
-"""Somebody got it without `redelivered`."""
-
-PROBLEMS_MAX: Final = 40
 HISTORIES_MAX: Final = 10
 ANCHOR: Final = "hot"
 """The queue whose gaps are measured, and whose master is the one to be killed."""
 
 
 @dataclass(slots=True)
-class Count:
+class Count(Tally):
     """What happened. From `lost` on all must be 0, and `problems` says what was wrong, in words.
 
     unknown: publishes whose outcome nobody told.   dequeued: messages that were delivered and acknowledged.
@@ -71,17 +71,10 @@ class Count:
     stuck: int = 0
     leaks: int = 0
     other: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def problem(self, what: str, text: str, number: int = 1) -> None:
-        """Count something that must not be."""
-        setattr(self, what, getattr(self, what) + number)
-        if len(self.problems) < PROBLEMS_MAX:
-            self.problems.append(f"{clock()} {what.upper()}: {text}")
 
 
-NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "problems")
-MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
+NUMBERS: Final = Count.numbers()
+MUST_BE_0: Final = Count.must_be_0()
 
 
 @dataclass(slots=True)
@@ -294,21 +287,14 @@ class Ledger:
         return max((gap_in(times.get(node, []), since, until) for node in survivors), default=0.0)
 
 
-class Session:
-    """A consumer of one queue, from its consume-ok (or first get) to its end: what it was given.
-
-    Only one delivery of a message may be without `redelivered`: the first. Of two sessions that were there at the same
-    time, one may hear of it late: after the other one was given the message again. A session that began later can't.
-    """
+class Session(ConsumerSession):
+    """A consumer of a mirrored queue. Only one delivery of a message may be without `redelivered`: the first."""
 
     def __init__(self, ledger: Ledger, queue: QueueStory, node: int, name: str) -> None:
+        super().__init__(ledger.count, f"{name} on n{node + 1}")
         self.queue = queue
         self.node = node
-        self.name = f"{name} on n{node + 1}"
         self._ledger = ledger
-        self._began = time.monotonic()
-        self._seen: set[Value] = set()
-        self._last: dict[tuple[str, int], int] = {}
 
     def take(self, method: Any, properties: Any, body: bytes) -> Value | None:
         """A delivery; None if it is not what it should be."""
@@ -327,7 +313,7 @@ class Session:
             ledger.timeline.delivered(now)
         if queue.name == ANCHOR:
             ledger.delivery_times.setdefault(self.node, []).append(now)
-        self._seen.add(value)
+        self._seen[value] = False
         story.marks[value.number] |= DELIVERED if is_redelivered else DELIVERED | FRESH
         story.delivered_s[value.number] = now
         what = "redelivered" if is_redelivered else "delivered"
@@ -357,15 +343,10 @@ class Session:
             count.redelivered += bool(marks & DELIVERED)
             count.again += bool(marks & SETTLED)
             return
-        if value in self._seen:
-            self._tell("duplicates", f"{where} came twice, without redelivered", value)
-        elif marks & FRESH or (marks & DELIVERED and story.delivered_s[number] < self._began):
-            self._tell("unmarked", f"{where} does not say redelivered", value)
-        order = value.publisher, kind.priority(number)
-        last = self._last.get(order, 0)
-        if last >= number:
-            self._tell("disorder", f"{where} after {last}", value)
-        self._last[order] = number
+        had = "somebody got it so" if marks & FRESH else ""
+        if marks & DELIVERED and story.delivered_s[number] < self._began:
+            had = had or "a session that had ended"
+        self._judge_new(value, kind.priority(number), where, had)
 
     def _tell(self, what: str, text: str, value: Value) -> None:
         lines = self._ledger.trace.histories([value])[-12:]

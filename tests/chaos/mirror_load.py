@@ -11,21 +11,13 @@ from typing import Any, Final
 import pika
 
 from tests.chaos.broker import BrokerCluster
-from tests.chaos.client import Stuck, code_of
 from tests.chaos.crew import Crew
-from tests.chaos.mirror_ledger import (
-    CONFIRMED,
-    NACKED,
-    RETURNED,
-    Ledger,
-    PublisherStory,
-    QueueStory,
-    Session,
-)
+from tests.chaos.mirror_ledger import Ledger, PublisherStory, QueueStory, Session
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.pika_client import CALL_S, WRITTEN_MAX_BYTES, PikaChannel, PikaClient
-from tests.durability.client import Lost
-from tests.durability.ledger import Kind, Value
+from tests.kit.cluster_client import Stuck, code_of
+from tests.kit.ledger import CONFIRMED, NACKED, RETURNED, Kind, Value
+from tests.kit.load_client import Lost
 from tests.kit.patience import patience
 
 NODES: Final = range(3)

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from node.io.control import ControlError
 from tests.chaos.broker import SERVES_S, START_S, BrokerCluster, BrokerNode, NodeFailed
 from tests.chaos.cluster import ChaosCluster, ChaosNode
-from tests.chaos.ledger import clock
-from tests.durability.client import Lost
+from tests.kit.ledger import clock
+from tests.kit.load_client import Lost
 from tests.kit.patience import patience
 
 STOP_CODES: Final = (0,)

@@ -9,8 +9,8 @@ import pika
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.channel import Channel
 
-from tests.chaos.client import Stuck
-from tests.durability.client import Lost
+from tests.kit.cluster_client import Stuck
+from tests.kit.load_client import Lost
 from tests.kit.patience import patience
 
 CONNECT_S: Final = 15.0

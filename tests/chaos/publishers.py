@@ -14,10 +14,10 @@ from node.amqp import methods
 from node.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from node.amqp.frames import frame
 from node.amqp.method_codec import encode_method
-from tests.chaos.client import ClusterChannel, ClusterClient, Stuck
-from tests.chaos.ledger import CONFIRMED, MAYBE, NACKED, RETURNED, SENT, QueueStory
-from tests.durability.client import _CONTENT_HEAD, Delivery, Lost
-from tests.durability.ledger import Kind, Value, value_of
+from tests.chaos.ledger import QueueStory
+from tests.kit.cluster_client import ClusterChannel, ClusterClient, Stuck
+from tests.kit.ledger import CONFIRMED, NACKED, RETURNED, SENT, SPARED, Kind, Value, value_of
+from tests.kit.load_client import _CONTENT_HEAD, Delivery, Lost
 from tests.kit.patience import patience
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Publisher:
         else:
             count.nacked += 1
         if self._style.how == "fan" and not self._workload.was_calm_since(waiting.since):
-            mark |= MAYBE
+            mark |= SPARED
         for queue in waiting.queues:
             queue.mark(waiting.value, mark)
 

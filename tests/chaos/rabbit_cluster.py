@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple, Self
 
 from tests.chaos.broker import RABBITMQ, SERVES_S, START_S, NodeFailed
 from tests.chaos.broker_process import BrokerProcess, Launch
-from tests.chaos.network import NAMES, Network
-from tests.conformance.rabbit_server import RABBITMQ_SERVER, prepare
+from tests.kit.network import NAMES, Network
 from tests.kit.patience import patience
 from tests.kit.ports import free_ports
+from tests.kit.rabbit_server import RABBITMQ_SERVER, prepare
 
 EPMD_PORT: Final = 4369
 CALL_S: Final = 10.0

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tests.chaos.broker import VHOST, BrokerNode, Definition, OperatorError, Ring
 from tests.chaos.rabbit_cluster import RabbitCluster, RabbitError, RabbitNode
-from tests.conformance.rabbit_server import RabbitAdmin
+from tests.kit.rabbit_server import RabbitAdmin
 
 REBALANCE_S: Final = 60.0
 WATERMARK: Final = 0.4

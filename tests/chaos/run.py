@@ -27,8 +27,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.adversity.node_process import ROOT
-from tests.chaos import haproxy
 from tests.chaos.broker import (
     FLUFFLE,
     RABBITMQ,
@@ -53,13 +51,15 @@ from tests.chaos.fluffle_operator import FluffleOperator
 from tests.chaos.mirror_ledger import NUMBERS, Ledger, Trace
 from tests.chaos.mirror_load import Load
 from tests.chaos.mirrors import Mirrors
-from tests.chaos.network import NAMES, NETWORKS, Network, has_namespaces, run_inside
 from tests.chaos.report import FaultRecord, Report, latency_quantiles
 from tests.chaos.report_page import page
 from tests.chaos.schedule import EPISODE_S, Planned, episodes, from_json, schedule, to_json
 from tests.chaos.timeline import Timeline
 from tests.chaos.trial import copied_code, run_trial, small_disks
-from tests.durability.faulty_disk import FaultyDisk, can_build
+from tests.kit import haproxy
+from tests.kit.faulty_disk import FaultyDisk, can_build
+from tests.kit.network import NAMES, NETWORKS, Network, has_namespaces, run_inside
+from tests.kit.server_process import ROOT
 
 WARM_S: Final = 2.0
 SESSIONS_S: Final = (5.0, 40.0)

@@ -15,13 +15,13 @@ from node.amqp import methods
 from node.amqp.field_table import Table
 from node.io.control import ControlError
 from tests.chaos.broker import OperatorError, Ring
-from tests.chaos.client import ClusterChannel, ClusterClient, Stuck
 from tests.chaos.cluster import ChaosCluster, ChaosNode
 from tests.chaos.fluffle_operator import FluffleOperator
 from tests.chaos.mirrors import ALL
-from tests.chaos.network import Network
-from tests.durability.client import Delivery, Lost
-from tests.durability.faulty_disk import FaultyDisk
+from tests.kit.cluster_client import ClusterChannel, ClusterClient, Stuck
+from tests.kit.faulty_disk import FaultyDisk
+from tests.kit.load_client import Delivery, Lost
+from tests.kit.network import Network
 from tests.kit.patience import patience
 
 WAIT_S: Final = 40.0

@@ -23,9 +23,16 @@ import pytest
 
 from cluster.metadata.raft_pb2 import Append, Entry, Propose, RaftMessage
 from cluster.transport.interface import Topic
-from tests.adversity.node_process import ROOT
-from tests.cluster.transport import certificates
-from tests.node.process.processes import HOST, Process, Processes, until, until_running
+from tests.kit import certificates
+from tests.kit.cluster_processes import (
+    HOST,
+    ClusterProcesses,
+    MemberProcess,
+    cluster_processes,
+    until,
+    until_running,
+)
+from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -33,24 +40,22 @@ SERVES_S: Final = 20
 
 
 @pytest.fixture(scope="module")
-def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
+def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[MemberProcess]]:
     """Three nodes that every test leaves as it found them."""
-    processes = Processes(tmp_path_factory.mktemp("trio"))
-    yield processes.formed("n1", "n2", "n3")
-    processes.close()
+    with cluster_processes(tmp_path_factory.mktemp("trio")) as processes:
+        yield processes.formed("n1", "n2", "n3")
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(tmp_path)
-    yield made
-    made.close()
+def processes(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with cluster_processes(tmp_path) as made:
+        yield made
 
 
 # --- what must be so afterwards ---
 
 
-def serves(nodes: list[Process]) -> None:
+def serves(nodes: list[MemberProcess]) -> None:
     """Declared on the first, published to by the last, taken from each: they are one broker."""
     first, last = nodes[0], nodes[-1]
     with _connection(first) as declaring, _connection(last) as publishing:
@@ -66,7 +71,7 @@ def serves(nodes: list[Process]) -> None:
         channel.queue_delete(name)
 
 
-def _connection(node: Process) -> pika.BlockingConnection:
+def _connection(node: MemberProcess) -> pika.BlockingConnection:
     return pika.BlockingConnection(
         pika.ConnectionParameters(
             HOST, node.port, socket_timeout=SERVES_S, blocked_connection_timeout=SERVES_S
@@ -74,18 +79,18 @@ def _connection(node: Process) -> pika.BlockingConnection:
     )
 
 
-def incarnations(node: Process) -> dict[str, int]:
+def incarnations(node: MemberProcess) -> dict[str, int]:
     return {row["name"]: row["incarnation"] for row in node.ask("list_members")["members"]}
 
 
 class Unharmed:
     """Nodes that live through the context as if nothing had happened: no restart, no new incarnation, no fault."""
 
-    def __init__(self, *nodes: Process) -> None:
+    def __init__(self, *nodes: MemberProcess) -> None:
         self._nodes = list(nodes)
 
     def __enter__(self) -> None:
-        self._sizes = [len(node.log) for node in self._nodes]
+        self._sizes = [len(node.log_text()) for node in self._nodes]
         self._before = [self._state(node) for node in self._nodes]
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -93,23 +98,25 @@ class Unharmed:
             return
         assert [self._state(node) for node in self._nodes] == self._before
         for node, size in zip(self._nodes, self._sizes, strict=True):
-            assert "Traceback" not in node.log[size:], node.log[size:]
+            assert "Traceback" not in node.log_text()[size:], node.log_text()[size:]
         serves(self._nodes)
 
-    def _state(self, node: Process) -> tuple[int, int]:
+    def _state(self, node: MemberProcess) -> tuple[int, int]:
         return node.ask("status")["pid"], incarnations(node)[node.name]
 
 
-def new_lines(node: Process, size: int) -> list[str]:
-    return node.log[size:].splitlines()
+def new_lines(node: MemberProcess, size: int) -> list[str]:
+    return node.log_text()[size:].splitlines()
 
 
-def says(node: Process, pattern: str, size: int = 0) -> None:
+def says(node: MemberProcess, pattern: str, size: int = 0) -> None:
     """Its log has a line like this."""
     try:
-        until(lambda: re.search(pattern, node.log[size:]), "a line")
+        until(lambda: re.search(pattern, node.log_text()[size:]), "a line")
     except AssertionError:
-        raise AssertionError(f"{node.name} does not say {pattern!r}:\n{node.log[size:][-3000:]}") from None
+        raise AssertionError(
+            f"{node.name} does not say {pattern!r}:\n{node.log_text()[size:][-3000:]}"
+        ) from None
 
 
 # --- bytes of strangers ---
@@ -162,7 +169,7 @@ GARBAGE: Final = {
 }
 
 
-def throw(node: Process, data: bytes) -> None:
+def throw(node: MemberProcess, data: bytes) -> None:
     """Send bytes to its peer port and see what it does, which may be nothing."""
     with socket.create_connection((HOST, node.peer_port), timeout=10) as sock:
         sock.settimeout(0.3)
@@ -175,13 +182,13 @@ def throw(node: Process, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_at_the_peer_port(trio: list[Process], kind: str) -> None:
+def test_garbage_at_the_peer_port(trio: list[MemberProcess], kind: str) -> None:
     with Unharmed(*trio):
         for node in trio:
             throw(node, GARBAGE[kind])
 
 
-def test_a_flood_of_connections_that_say_nothing(trio: list[Process]) -> None:
+def test_a_flood_of_connections_that_say_nothing(trio: list[MemberProcess]) -> None:
     """Nothing is kept of them."""
     with Unharmed(*trio):
         sockets = [socket.create_connection((HOST, trio[0].peer_port), timeout=20) for _ in range(300)]
@@ -192,7 +199,7 @@ def test_a_flood_of_connections_that_say_nothing(trio: list[Process]) -> None:
     until(lambda: len(os.listdir(f"/proc/{pid}/fd")) < 150, "descriptors are closed")
 
 
-def test_a_pickle_at_the_peer_port(trio: list[Process], tmp_path: Path) -> None:
+def test_a_pickle_at_the_peer_port(trio: list[MemberProcess], tmp_path: Path) -> None:
     """reliability §3.6: one TCP packet to a default node of PySyncObj executes code in it."""
     marker = tmp_path / "marker"
     with Unharmed(*trio):
@@ -207,7 +214,7 @@ def test_a_pickle_at_the_peer_port(trio: list[Process], tmp_path: Path) -> None:
 # --- peers with the right name ---
 
 
-def rogue(node: Process, target: Process, **asked: Any) -> dict[str, Any]:
+def rogue(node: MemberProcess, target: MemberProcess, **asked: Any) -> dict[str, Any]:
     """A peer with the identity of `node`, which is stopped, in its place. Returns: what happened to it."""
     known = json.loads((node.data / "raft" / "node.json").read_text())
     asked = {
@@ -236,7 +243,7 @@ def rogue(node: Process, target: Process, **asked: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def without_n3(trio: list[Process]) -> Iterator[list[Process]]:
+def without_n3(trio: list[MemberProcess]) -> Iterator[list[MemberProcess]]:
     """n1, n2, and n3, which is killed and comes back when the test is over."""
     n3 = trio[2]
     n3.kill()
@@ -264,11 +271,11 @@ def commands(marker: Path) -> list[tuple[int, str]]:
     return [(topic, base64.b64encode(each).decode()) for topic, each in messages]
 
 
-def test_a_pickle_inside_control_messages(without_n3: list[Process], tmp_path: Path) -> None:
+def test_a_pickle_inside_control_messages(without_n3: list[MemberProcess], tmp_path: Path) -> None:
     """A member of the cluster whose host was taken over: no code of it runs, and the metadata go on."""
     marker = tmp_path / "marker"
     n1, n2, n3 = without_n3
-    sizes = [len(node.log) for node in (n1, n2)]
+    sizes = [len(node.log_text()) for node in (n1, n2)]
     for target in (n1, n2):
         found = rogue(n3, target, is_linking=True, control=commands(marker), stays_s=1.5)
         assert found["is_linked"], found
@@ -281,7 +288,7 @@ def test_a_pickle_inside_control_messages(without_n3: list[Process], tmp_path: P
         assert len(new_lines(node, size)) < 400
 
 
-def test_a_pickle_in_a_call(without_n3: list[Process], tmp_path: Path) -> None:
+def test_a_pickle_in_a_call(without_n3: list[MemberProcess], tmp_path: Path) -> None:
     n1, n2, n3 = without_n3
     with Unharmed(n1, n2):
         for body in (
@@ -294,9 +301,9 @@ def test_a_pickle_in_a_call(without_n3: list[Process], tmp_path: Path) -> None:
             assert '"error"' in answer or "Refused" in answer, answer
 
 
-def test_another_cluster_id(without_n3: list[Process]) -> None:
+def test_another_cluster_id(without_n3: list[MemberProcess]) -> None:
     n1, n2, n3 = without_n3
-    size = len(n1.log)
+    size = len(n1.log_text())
     with Unharmed(n1, n2):
         found = rogue(n3, n1, cluster_id="of-another-one", is_linking=True, wait_s=1.5)
         assert not found["is_linked"]
@@ -304,7 +311,7 @@ def test_another_cluster_id(without_n3: list[Process]) -> None:
     says(n1, rf"refused node '{n3.name}'.*belongs to another cluster \(id of-another-one\)", size)
 
 
-def test_an_old_incarnation(without_n3: list[Process]) -> None:
+def test_an_old_incarnation(without_n3: list[MemberProcess]) -> None:
     """A copy of the process that was thought dead, say a virtual machine that is resumed."""
     n1, n2, n3 = without_n3
     old = incarnations(n1)[n3.name] - 1
@@ -314,7 +321,7 @@ def test_an_old_incarnation(without_n3: list[Process]) -> None:
         n3.kill()
         until_running(n1, [n1, n2])
         old = incarnations(n1)[n3.name] - 1
-    size = len(n1.log)
+    size = len(n1.log_text())
     with Unharmed(n1, n2):
         found = rogue(n3, n1, incarnation=old, is_linking=True, wait_s=1.5)
         assert not found["is_linked"]
@@ -326,7 +333,7 @@ TAKEN: Final = (
 )
 
 
-def test_two_nodes_with_one_name(trio: list[Process], processes: Processes) -> None:
+def test_two_nodes_with_one_name(trio: list[MemberProcess], processes: ClusterProcesses) -> None:
     """The second one is told, on its own log and on those that it asks; the first serves on."""
     double = processes.make("n2")
     double.formation = ",".join(node.seed for node in trio)
@@ -337,36 +344,30 @@ def test_two_nodes_with_one_name(trio: list[Process], processes: Processes) -> N
         double.kill()
 
 
-def test_another_data_directory(without_n3: list[Process], processes: Processes) -> None:
+def test_another_data_directory(without_n3: list[MemberProcess], processes: ClusterProcesses) -> None:
     """The same name at the same address: an empty disk in a machine that was repaired."""
     n1, n2, n3 = without_n3
     empty = processes.make("n3")
     empty.port, empty.peer_port = n3.port, n3.peer_port
     empty.formation = ",".join(node.seed for node in without_n3)
-    size = len(n1.log)
+    size = len(n1.log_text())
     with Unharmed(n1, n2):
         empty.launch()
         says(empty, TAKEN % "n3@localhost")
         assert not empty.ask("status")["is_running"]
         empty.kill()
-    assert "Traceback" not in n1.log[size:]
+    assert "Traceback" not in n1.log_text()[size:]
 
 
 # --- secrets and certificates ---
 
 
-def _with_settings(process: Process, settings: dict[str, str]) -> None:
-    path = process.directory / f"{process.name}.conf"
-    path.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
-    process.extra = ["--config", str(path)]
-
-
-def _formed(processes: Processes, settings: Callable[[str], dict[str, str]]) -> list[Process]:
+def _formed(processes: ClusterProcesses, settings: Callable[[str], dict[str, str]]) -> list[MemberProcess]:
     """Two nodes with these settings."""
     nodes = [processes.make(name) for name in ("n1", "n2")]
     for node in nodes:
         node.formation = ",".join(each.seed for each in nodes)
-        _with_settings(node, settings(node.name))
+        node.configure(settings(node.name))
         node.launch()
     for node in nodes:
         node.wait_ready()
@@ -375,16 +376,18 @@ def _formed(processes: Processes, settings: Callable[[str], dict[str, str]]) -> 
     return nodes
 
 
-def _stranger(processes: Processes, nodes: list[Process], settings: dict[str, str]) -> Process:
+def _stranger(
+    processes: ClusterProcesses, nodes: list[MemberProcess], settings: dict[str, str]
+) -> MemberProcess:
     """A third node that wants to join."""
     stranger = processes.make("n3")
     stranger.formation = ",".join(node.seed for node in (*nodes, stranger))
-    _with_settings(stranger, settings)
+    stranger.configure(settings)
     return stranger
 
 
 @pytest.mark.parametrize("theirs", ["of somebody else", None])
-def test_a_wrong_secret(processes: Processes, tmp_path: Path, theirs: str | None) -> None:
+def test_a_wrong_secret(processes: ClusterProcesses, tmp_path: Path, theirs: str | None) -> None:
     def secret(text: str, name: str) -> dict[str, str]:
         path = tmp_path / name
         path.write_text(text)
@@ -398,12 +401,12 @@ def test_a_wrong_secret(processes: Processes, tmp_path: Path, theirs: str | None
         says(nodes[0], "refused .*different cluster secrets")
         says(stranger, "different cluster secrets")
         assert not stranger.ask("status")["is_running"]
-        assert not [line for line in nodes[0].log.splitlines() if "our own secret" in line]
+        assert not [line for line in nodes[0].log_text().splitlines() if "our own secret" in line]
         stranger.kill()
 
 
 @pytest.mark.parametrize("has", ["a certificate for n9", "another authority", "no certificate"])
-def test_a_wrong_certificate(processes: Processes, tmp_path: Path, has: str) -> None:
+def test_a_wrong_certificate(processes: ClusterProcesses, tmp_path: Path, has: str) -> None:
     certs, others = tmp_path / "certs", tmp_path / "others"
     certificates.make(certs, "n1@localhost", "n2@localhost", "n9@localhost")
     certificates.make(others, "n3@localhost")
@@ -431,17 +434,16 @@ def test_a_wrong_certificate(processes: Processes, tmp_path: Path, has: str) -> 
 # --- who may be first ---
 
 
-def test_a_ram_node_first(processes: Processes) -> None:
+def test_a_ram_node_first(processes: ClusterProcesses) -> None:
     """reliability §2.5: it cannot make a cluster, nor start while none of its disk nodes runs."""
     disc, ram = processes.make("n1"), processes.make("n2")
     for node in (disc, ram):
         node.formation = f"{ram.seed},{disc.seed}"
-    ram.extra = ["--ram"]
-    _with_settings(ram, {"cluster_formation.discovery_retry_limit": "2"})
-    ram.extra += ["--ram"]
+    ram.options = ["--ram"]
+    ram.configure({"cluster_formation.discovery_retry_limit": "2"})
     ram.launch()
     assert ram.wait() != 0
-    assert re.search("RAM node.* cannot be the first of a cluster", ram.log)
+    assert re.search("RAM node.* cannot be the first of a cluster", ram.log_text())
     disc.formation = f"{disc.seed},{ram.seed}"
     disc.start()
     ram.start()
@@ -471,7 +473,7 @@ time.time_ns = lambda: int((_time() + _skew) * 1e9)
 """
 
 
-def test_clocks_an_hour_apart(processes: Processes, tmp_path: Path) -> None:
+def test_clocks_an_hour_apart(processes: ClusterProcesses, tmp_path: Path) -> None:
     """reliability §4.0, §4.2: leases are counted by each node's own clock. TTLs are, too."""
     (tmp_path / "sitecustomize.py").write_text(SKEW)
     nodes = [processes.make(name) for name in ("n1", "n2", "n3")]
@@ -482,7 +484,7 @@ def test_clocks_an_hour_apart(processes: Processes, tmp_path: Path) -> None:
         node.wait_ready()
     for node in nodes:
         until_running(node, nodes)
-    hours = {re.search(r"^\S+ (\d\d):", node.log)[1] for node in nodes}  # type: ignore[index]
+    hours = {re.search(r"^\S+ (\d\d):", node.log_text())[1] for node in nodes}  # type: ignore[index]
     assert len(hours) == 3, "the clocks are not what they should be"
     before = incarnations(nodes[0])
     serves(nodes)
@@ -499,7 +501,7 @@ def test_clocks_an_hour_apart(processes: Processes, tmp_path: Path) -> None:
     assert {node.name for node in nodes if after[node.name] != before[node.name]} == {nodes[0].name}
 
 
-def _launch_with(node: Process, environ: dict[str, str]) -> None:
+def _launch_with(node: MemberProcess, environ: dict[str, str]) -> None:
     """Launch it with these variables."""
     kept = dict(os.environ)
     original = subprocess.Popen
@@ -516,7 +518,7 @@ def _launch_with(node: Process, environ: dict[str, str]) -> None:
         assert dict(os.environ) == kept
 
 
-def _expire(nodes: list[Process]) -> None:
+def _expire(nodes: list[MemberProcess]) -> None:
     """A message by a node whose clock is ahead on a queue of one whose clock is behind lives as long as it says."""
     with _connection(nodes[2]) as home, _connection(nodes[1]) as ahead:
         queue = home.channel().queue_declare("", exclusive=True).method.queue
@@ -534,12 +536,12 @@ def _expire(nodes: list[Process]) -> None:
 # --- the journal of the metadata ---
 
 
-def _journal(node: Process) -> Path:
+def _journal(node: MemberProcess) -> Path:
     return node.data / "raft" / "journal"
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 7, 60])
-def test_a_journal_cut_short(trio: list[Process], cut_bytes: int) -> None:
+def test_a_journal_cut_short(trio: list[MemberProcess], cut_bytes: int) -> None:
     """A torn end is what a crash leaves: nobody was told what was in it. The node gets it from the others."""
     n1, n2, n3 = trio
     with Unharmed(n1, n2):
@@ -559,7 +561,7 @@ def test_a_journal_cut_short(trio: list[Process], cut_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("part", ["header", "beginning", "middle"])
-def test_a_flipped_bit_in_the_journal(trio: list[Process], part: str) -> None:
+def test_a_flipped_bit_in_the_journal(trio: list[MemberProcess], part: str) -> None:
     """It may be a vote or an entry that others count on: refused by name, the file stays as it is."""
     n1, n2, n3 = trio
     with Unharmed(n1, n2):
@@ -571,8 +573,8 @@ def test_a_flipped_bit_in_the_journal(trio: list[Process], part: str) -> None:
         path.write_bytes(damaged)
         n3.launch()
         assert n3.wait() not in (0, -9)
-        assert re.search(r"raft/journal: ", n3.log), n3.log
-        assert "Traceback" not in n3.log
+        assert re.search(r"raft/journal: ", n3.log_text()), n3.log_text()
+        assert "Traceback" not in n3.log_text()
         assert path.read_bytes() == bytes(damaged)
         path.write_bytes(content)
         n3.start()
@@ -582,7 +584,7 @@ def test_a_flipped_bit_in_the_journal(trio: list[Process], part: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "garbage", "pickle"])
-def test_a_damaged_identity(trio: list[Process], damage: str, tmp_path: Path) -> None:
+def test_a_damaged_identity(trio: list[MemberProcess], damage: str, tmp_path: Path) -> None:
     """`raft/node.json`: without it the directory belongs to nobody."""
     n1, n2, n3 = trio
     marker = tmp_path / "marker"
@@ -601,8 +603,8 @@ def test_a_damaged_identity(trio: list[Process], damage: str, tmp_path: Path) ->
             if damage == "gone"
             else r"raft/node\.json .*damaged"
         )
-        assert re.search(why, n3.log), n3.log
-        assert "Traceback" not in n3.log
+        assert re.search(why, n3.log_text()), n3.log_text()
+        assert "Traceback" not in n3.log_text()
         assert not marker.exists()
         path.write_bytes(content)
         n3.start()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversity.node_process import ROOT
 from tests.chaos.cluster_faults import Episode, all_kinds, deck
 from tests.chaos.ledger import Ledger, gap_in
-from tests.chaos.network import ProxyNetwork, has_namespaces
+from tests.kit.network import ProxyNetwork, has_namespaces
+from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

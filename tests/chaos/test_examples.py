@@ -16,10 +16,10 @@ import pytest
 
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.example_process import Sender, await_true
-from tests.chaos.haproxy import PROGRAM as HAPROXY
-from tests.chaos.haproxy import Haproxy, Server
-from tests.chaos.network import NAMES, LoopbackNetwork
-from tests.conformance.client_steps import Process
+from tests.kit.client_steps import Process
+from tests.kit.haproxy import PROGRAM as HAPROXY
+from tests.kit.haproxy import Haproxy, Server
+from tests.kit.network import NAMES, LoopbackNetwork
 
 pytestmark = pytest.mark.slow  # Processes of all sorts.
 

@@ -17,11 +17,11 @@ import pytest
 from node.amqp.field_table import Table, longstr
 from tests.chaos.cluster import ChaosNode
 from tests.chaos.damage import flip, folders_gone
-from tests.chaos.network import LoopbackNetwork, Network, ProxyNetwork
 from tests.chaos.stage import Publisher, Stage, confirmed_anywhere, staged, until
 from tests.chaos.trial import small_disks
-from tests.durability.faulty_disk import NoCompiler
 from tests.durability.scene import fill_disk
+from tests.kit.faulty_disk import NoCompiler
+from tests.kit.network import LoopbackNetwork, Network, ProxyNetwork
 from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow

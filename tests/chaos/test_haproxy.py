@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from node.amqp import methods
-from tests.adversity.node_process import NodeProcess
-from tests.chaos.client import ClusterClient
-from tests.chaos.haproxy import LIMIT_S, PROGRAM, Haproxy, Server
-from tests.durability.client import Lost
+from tests.kit.cluster_client import ClusterClient
+from tests.kit.haproxy import LIMIT_S, PROGRAM, Haproxy, Server
+from tests.kit.load_client import Lost
+from tests.kit.node_process import NodeProcess, TemporaryNode
 from tests.kit.patience import patience
 
 pytestmark = [
@@ -27,8 +27,8 @@ SETTINGS = {"proxy_protocol": "true", "proxy_protocol_sources.1": "127.0.0.0/8"}
 def nodes() -> Iterator[list[NodeProcess]]:
     """Two nodes that know nothing of each other, and want PROXY headers. Each test leaves them running."""
     with (
-        NodeProcess(SETTINGS, management="127.0.0.1:0") as one,
-        NodeProcess(SETTINGS, management="127.0.0.1:0") as two,
+        TemporaryNode(SETTINGS, management="127.0.0.1:0") as one,
+        TemporaryNode(SETTINGS, management="127.0.0.1:0") as two,
     ):
         yield [one, two]
 

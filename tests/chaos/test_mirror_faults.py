@@ -9,23 +9,10 @@ from typing import Any
 import pytest
 
 from tests.chaos.mirror_faults import KILL, Episode
-from tests.chaos.mirror_ledger import (
-    CONFIRMED,
-    DELIVERED,
-    MUST_BE_0,
-    NACKED,
-    RETURNED,
-    SETTLED,
-    SPARED,
-    Ledger,
-    PublisherStory,
-    QueueStory,
-    Session,
-    Trace,
-)
+from tests.chaos.mirror_ledger import MUST_BE_0, Ledger, PublisherStory, QueueStory, Session, Trace
 from tests.chaos.mirror_nemesis import MirrorNemesis, mirror_kinds
-from tests.chaos.network import LoopbackNetwork
-from tests.durability.ledger import Kind, Value
+from tests.kit.ledger import CONFIRMED, DELIVERED, NACKED, RETURNED, SETTLED, SPARED, Kind, Value
+from tests.kit.network import LoopbackNetwork
 
 KIND = Kind((20,))
 

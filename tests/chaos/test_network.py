@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tests.chaos.network import HOST, NAMES, ProxyNetwork
-from tests.chaos.proxies import Proxies
+from tests.kit.network import HOST, NAMES, ProxyNetwork
+from tests.kit.proxies import Proxies
 
 NEVER_S = 1000.0
 

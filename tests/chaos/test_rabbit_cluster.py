@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 
 from tests.chaos.broker import OperatorError, Ring
-from tests.chaos.network import LoopbackNetwork, Place
 from tests.chaos.rabbit_cluster import (
     RabbitCluster,
     RabbitError,
@@ -22,6 +21,7 @@ from tests.chaos.rabbit_cluster import (
     trusted,
 )
 from tests.chaos.rabbit_operator import RabbitOperator, ring_of
+from tests.kit.network import LoopbackNetwork, Place
 
 
 class Elsewhere(LoopbackNetwork):

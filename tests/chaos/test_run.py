@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.adversity.node_process import ROOT
-from tests.chaos import haproxy
-from tests.chaos.network import has_namespaces
 from tests.chaos.run import main
 from tests.chaos.schedule import Planned, to_json
-from tests.durability.faulty_disk import can_build
+from tests.kit import haproxy
+from tests.kit.faulty_disk import can_build
+from tests.kit.network import has_namespaces
+from tests.kit.server_process import ROOT
 
 MINUTES = 0.2
 

@@ -16,8 +16,8 @@ from tests.chaos.chaos_nemesis import (
     possible,
 )
 from tests.chaos.mirror_nemesis import mirror_kinds
-from tests.chaos.network import CUT, SLOW
 from tests.chaos.schedule import ALONE, INTERVAL_S, UNDER, episodes, from_json, schedule, to_json
+from tests.kit.network import CUT, SLOW
 
 KINDS = ("kill-master", "isolate", "slow", "loss", "kill-all")
 

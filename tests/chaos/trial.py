@@ -11,15 +11,15 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.adversity.node_process import ROOT
 from tests.chaos.broker import START_S, BrokerCluster, NodeFailed, OperatorError
 from tests.chaos.check import settle
 from tests.chaos.mirror_check import FinalCheck
 from tests.chaos.mirror_load import IDLE, LAZY, MIXED, ORDERED, SLOW, SMALL, TRANSIENT, Load, Style, Taste
 from tests.chaos.mirror_nemesis import MirrorNemesis
-from tests.chaos.network import NAMES
-from tests.durability.client import Lost
+from tests.kit.load_client import Lost
+from tests.kit.network import NAMES
 from tests.kit.patience import patience
+from tests.kit.server_process import ROOT
 
 GETTERS: Final = ("deep", "two", LAZY)
 DISK_MIB: Final = 192

@@ -8,14 +8,14 @@ from typing import Final
 from node.amqp import methods
 from node.amqp.field_table import Table, boolean
 from tests.chaos.churn import Churn
-from tests.chaos.client import ClusterClient, Stuck, code_of
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.consumers import Consumer, Getter, Taste
 from tests.chaos.crew import Crew
 from tests.chaos.ledger import Ledger, QueueStory
 from tests.chaos.publishers import FAN, Publisher, Style
-from tests.durability.client import Lost
-from tests.durability.ledger import Kind
+from tests.kit.cluster_client import ClusterClient, Stuck, code_of
+from tests.kit.ledger import Kind
+from tests.kit.load_client import Lost
 from tests.kit.patience import patience
 
 NODES: Final = range(3)

@@ -8,8 +8,8 @@ from typing import Any
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractQueue
 
-from tests.conformance.client_steps import TIMEOUT_S, amqp_url
-from tests.conformance.servers import Server
+from tests.kit.client_steps import TIMEOUT_S, amqp_url
+from tests.kit.servers import Server
 
 
 def run(steps: Awaitable[None]) -> None:

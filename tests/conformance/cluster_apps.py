@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.conformance.cluster_api import Cluster, ClusterNode
+from tests.kit.server_cluster import Cluster, ClusterNode
 
 RESTARTS: Final = (("terminate", 0), ("terminate", 1), ("terminate", 2), ("kill", 0))
 """A rolling restart, and a node that dies: how each ends, and which."""

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.amqp import methods
-from tests.conformance import amqp_client, servers
-from tests.conformance.cluster_api import Cluster, ClusterNode, start_cluster
+from tests.kit import amqp_client, servers
+from tests.kit.server_cluster import Cluster, ClusterNode, start_cluster
 
 
 class _Node:

@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from node.amqp import methods
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection, Content
-from tests.conformance.cluster_api import Cluster, ClusterNode, is_rabbitmq
+from tests.kit.amqp_client import Channel, Connection, Content
+from tests.kit.server_cluster import Cluster, ClusterNode, is_rabbitmq
 
 Stage = Literal["before", "down", "back"]
 STAGES: Final[tuple[Stage, ...]] = ("before", "down", "back")

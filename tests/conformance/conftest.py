@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from node.amqp import methods
-from tests.conformance.amqp_client import Channel, Connection
-from tests.conformance.cluster_api import Cluster, ClusterNode, start_cluster
-from tests.conformance.mirror_steps import delete_queues, set_mirroring
-from tests.conformance.servers import Admin, Server, Settings, start_server
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.mirror_steps import delete_queues, set_mirroring
+from tests.kit.server_cluster import Cluster, ClusterNode, start_cluster
+from tests.kit.servers import Admin, Server, Settings, start_server
 
 _RUN = secrets.token_hex(2)
 _numbers = itertools.count(1)

@@ -4,7 +4,7 @@ import time
 
 from node.amqp.field_table import Field, Table, array, long, longstr
 from node.amqp.methods import BasicReject, QueueBind
-from tests.conformance.amqp_client import Channel, Content
+from tests.kit.amqp_client import Channel, Content
 
 CLOCK_TOLERANCE_S = 5
 

@@ -22,7 +22,7 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection
+from tests.kit.amqp_client import Channel, Connection
 
 DEFAULT_EXCHANGE_REFUSED = "operation not permitted on the default exchange"
 

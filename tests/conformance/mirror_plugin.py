@@ -9,7 +9,8 @@ A test that sets a policy of its own has its queues unmirrored, since one policy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.conformance import cluster_plugin, servers
+from tests.conformance import cluster_plugin
+from tests.kit import servers
 
 POLICY: Final = "ha-all"
 

@@ -7,8 +7,9 @@ from typing import Any
 import pika
 from pika.exceptions import AMQPConnectionError
 
-from tests.conformance.client_steps import TIMEOUT_S, wait_until
-from tests.conformance.servers import Server
+from tests.kit.client_steps import TIMEOUT_S
+from tests.kit.patience import wait_until
+from tests.kit.servers import Server
 
 Connect = Callable[..., Any]
 

@@ -5,15 +5,12 @@ and requeues that came earlier, and a count may overtake a delivery on the way t
 steps publish with confirms, and `expect_no_delivery` makes two round trips. basic.get waits its turn.
 """
 
-import time
-from collections.abc import Callable
-
 from node.amqp import methods
 from node.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.method_codec import encode_method
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Content, content_header, frame
+from tests.kit.amqp_client import Channel, Content, content_header, frame
 
 POLL_S = 0.02
 DEADLINE_S = 10.0
@@ -88,14 +85,6 @@ def hold(channel: Channel, count: int) -> str:
     tags = [content.method.delivery_tag for content in take(channel, count)]
     assert tags == list(range(1, count + 1))
     return queue
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Ask again and again until it is so."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(POLL_S)
 
 
 def let_pass(channel: Channel, milliseconds: int) -> None:

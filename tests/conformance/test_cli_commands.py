@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 import pika
 import pytest
 
-from tests.conformance.rabbit_server import RabbitServer
 from tests.kit.ports import free_ports
+from tests.kit.rabbit_server import RabbitServer
+from tests.kit.server_process import ROOT
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 IS_RABBITMQ: Final = os.environ.get("FLUFFLE_TEST_AGAINST") == "rabbitmq"
 START_S: Final = 60
 

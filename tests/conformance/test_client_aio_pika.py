@@ -26,8 +26,8 @@ from pamqp.commands import Basic
 from pamqp.common import Arguments
 
 from tests.conformance.aio_pika_steps import connected, opened, run, take
-from tests.conformance.client_steps import amqp_url, free_address
-from tests.conformance.servers import Server
+from tests.kit.client_steps import amqp_url, free_address
+from tests.kit.servers import Server
 
 Names = Callable[[str], str]
 

@@ -11,8 +11,8 @@ from aio_pika.patterns import RPC, Master, NackMessage, RejectMessage
 from aio_pika.pool import Pool
 
 from tests.conformance.aio_pika_steps import opened, run, take
-from tests.conformance.client_steps import Address, amqp_url, relay_to
-from tests.conformance.servers import Admin, Server, start_server
+from tests.kit.client_steps import Address, amqp_url, relay_to
+from tests.kit.servers import Admin, Server, start_server
 
 Names = Callable[[str], str]
 

@@ -22,8 +22,9 @@ from amqp.exceptions import (
     ResourceLocked,
 )
 
-from tests.conformance.client_steps import TIMEOUT_S, wait_until
-from tests.conformance.servers import Admin, Server
+from tests.kit.client_steps import TIMEOUT_S
+from tests.kit.patience import wait_until
+from tests.kit.servers import Admin, Server
 
 Names = Callable[[str], str]
 Connect = Callable[..., Any]

@@ -13,8 +13,9 @@ from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 
 from tests.conformance.celery_app import BACKEND_VARIABLE, BROKER_VARIABLE, QUEUE_TYPE_VARIABLE, make_app
-from tests.conformance.client_steps import TIMEOUT_S, Process, amqp_url, wait_until
-from tests.conformance.servers import Server
+from tests.kit.client_steps import TIMEOUT_S, Process, amqp_url
+from tests.kit.patience import wait_until
+from tests.kit.servers import Server
 
 pytestmark = pytest.mark.slow  # Each worker takes two seconds to start.
 

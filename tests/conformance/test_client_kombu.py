@@ -11,8 +11,9 @@ from kombu import Connection, Consumer, Exchange, Queue, common, pidbox, pools
 from kombu.asynchronous import Hub
 from kombu.mixins import ConsumerMixin, ConsumerProducerMixin
 
-from tests.conformance.client_steps import TIMEOUT_S, amqp_url, free_address, relay_to, wait_until
-from tests.conformance.servers import Admin, Server
+from tests.kit.client_steps import TIMEOUT_S, amqp_url, free_address, relay_to
+from tests.kit.patience import wait_until
+from tests.kit.servers import Admin, Server
 
 Names = Callable[[str], str]
 

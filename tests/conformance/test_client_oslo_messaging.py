@@ -11,8 +11,9 @@ import pytest
 from oslo_config import cfg
 from oslo_messaging import NotificationResult, Target
 
-from tests.conformance.client_steps import TIMEOUT_S, free_address, oslo_url, relay_to, wait_until
-from tests.conformance.servers import Admin, Server
+from tests.kit.client_steps import TIMEOUT_S, free_address, oslo_url, relay_to
+from tests.kit.patience import wait_until
+from tests.kit.servers import Admin, Server
 
 pytestmark = pytest.mark.slow  # A server of oslo.messaging takes up to a second to stop.
 

@@ -11,9 +11,10 @@ import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
-from tests.conformance.client_steps import TIMEOUT_S, wait_until
 from tests.conformance.pika_steps import Connect, blocking_connections, let_happen, wait_get
-from tests.conformance.servers import Server
+from tests.kit.client_steps import TIMEOUT_S
+from tests.kit.patience import wait_until
+from tests.kit.servers import Server
 
 Names = Callable[[str], str]
 

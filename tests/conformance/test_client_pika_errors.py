@@ -14,9 +14,9 @@ from pika.exceptions import (
     StreamLostError,
 )
 
-from tests.conformance.client_steps import free_address
 from tests.conformance.pika_steps import Connect, blocking_connections, parameters
-from tests.conformance.servers import Admin, Server
+from tests.kit.client_steps import free_address
+from tests.kit.servers import Admin, Server
 
 Names = Callable[[str], str]
 

@@ -5,8 +5,8 @@ from typing import Any
 import pika
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, ConnectionClosedByClient
 
-from tests.conformance.client_steps import TIMEOUT_S, amqp_url
-from tests.conformance.servers import Server
+from tests.kit.client_steps import TIMEOUT_S, amqp_url
+from tests.kit.servers import Server
 
 
 class AsyncClient:

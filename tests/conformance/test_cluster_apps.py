@@ -20,8 +20,6 @@ from aio_pika.patterns import RPC
 from celery.exceptions import CeleryError
 from kombu.exceptions import KombuError, OperationalError
 
-from tests.conformance.client_steps import Process, amqp_url, oslo_url, wait_until
-from tests.conformance.cluster_api import Cluster
 from tests.conformance.cluster_apps import PROGRESS_S, RESTARTS, await_progress, missing, no_faults, restart
 from tests.conformance.cluster_apps_celery import (
     BROKER_VARIABLE,
@@ -31,6 +29,9 @@ from tests.conformance.cluster_apps_celery import (
     make_app,
 )
 from tests.conformance.test_client_oslo_messaging import FAST, running_oslo
+from tests.kit.client_steps import Process, amqp_url, oslo_url
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster
 
 pytestmark = pytest.mark.slow  # Four restarts of nodes each.
 

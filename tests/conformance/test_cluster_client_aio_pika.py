@@ -8,8 +8,8 @@ import pytest
 from aio_pika.abc import AbstractIncomingMessage
 
 from tests.conformance.aio_pika_steps import connected
-from tests.conformance.client_steps import amqp_url
-from tests.conformance.cluster_api import Cluster
+from tests.kit.client_steps import amqp_url
+from tests.kit.server_cluster import Cluster
 
 Name = Callable[[str], str]
 TIMEOUT_S = 90.0

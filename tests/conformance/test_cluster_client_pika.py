@@ -15,9 +15,9 @@ from pika.exceptions import (
     UnroutableError,
 )
 
-from tests.conformance.client_steps import wait_until
-from tests.conformance.cluster_api import Cluster, ClusterNode
 from tests.conformance.pika_steps import let_happen, parameters, wait_get
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode
 
 Name = Callable[[str], str]
 PERSISTENT = pika.BasicProperties(delivery_mode=2)

@@ -9,10 +9,10 @@ import pytest
 from node.amqp.constants import FRAME_METHOD
 from node.amqp.method_codec import decode_method
 from node.amqp.methods import BasicAck, BasicCancel, BasicNack, ConfirmSelect
-from tests.conformance.amqp_client import Channel, ConnectionEnded, NothingArrived
-from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.cluster_story import PERSISTENT, drain
 from tests.conformance.test_section_9_home_down import TAKES_CANCEL
+from tests.kit.amqp_client import Channel, ConnectionEnded, NothingArrived
+from tests.kit.server_cluster import Cluster, is_rabbitmq
 
 pytestmark = pytest.mark.slow
 

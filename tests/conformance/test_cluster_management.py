@@ -14,17 +14,11 @@ from typing import Any
 import pytest
 
 from node.amqp.methods import QueueBind, QueueDeclare
-from tests.conformance.amqp_client import Channel, Connection
-from tests.conformance.cluster_api import (
-    Cluster,
-    ClusterNode,
-    Ctl,
-    await_true,
-    is_rabbitmq,
-    start_nodes,
-)
 from tests.conformance.cluster_story import drain, publish
 from tests.conformance.entities import is_routed, queue_exists
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode, Ctl, is_rabbitmq, start_nodes
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +95,7 @@ def expect_members(disk: str, ram: str, running: str, *seen_by: ClusterNode) -> 
     def is_so() -> bool:
         return all(members(node) == expected for node in seen_by)
 
-    await_true(is_so, f"{[node.name for node in seen_by]} see {expected}", 10)
+    wait_until(is_so, f"{[node.name for node in seen_by]} see {expected}", 10)
 
 
 def test_join_and_part_cluster(nodes: list[ClusterNode]) -> None:
@@ -380,10 +374,10 @@ def test_status_with_alarm(joined: list[ClusterNode]) -> None:
     """status_with_alarm: the node and the cluster tell of it."""
     a, b, _ = joined
     b.admin.set_alarm("disk")
-    await_true(lambda: status(a)["alarms"] != [], "n1 tells of the alarm", 10)
+    wait_until(lambda: status(a)["alarms"] != [], "n1 tells of the alarm", 10)
     assert b.name in json.dumps(status(a)["alarms"])
     b.admin.clear_alarm("disk")
-    await_true(lambda: status(a)["alarms"] == [], "n1 tells of none", 10)
+    wait_until(lambda: status(a)["alarms"] == [], "n1 tells of none", 10)
 
 
 def test_list_queues_online_and_offline(joined: list[ClusterNode], on: On) -> None:

@@ -31,11 +31,12 @@ from node.amqp.methods import (
     QueuePurge,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.cluster_story import drain, publish
 from tests.conformance.entities import is_routed, locked, queue_exists
-from tests.conformance.queue_steps import consumer_count, publish_burst, ready_count, wait_until
+from tests.conformance.queue_steps import consumer_count, publish_burst, ready_count
+from tests.kit.amqp_client import Channel
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, is_rabbitmq
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]

@@ -30,10 +30,10 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster
 from tests.conformance.cluster_story import PERSISTENT, TRANSIENT, drain, publish
 from tests.conformance.queue_steps import dead_letters_to, message, publish_burst
+from tests.kit.amqp_client import Channel
+from tests.kit.server_cluster import Cluster
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]

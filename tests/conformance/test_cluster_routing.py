@@ -7,9 +7,9 @@ import pytest
 from node.amqp.field_table import Table, longstr
 from node.amqp.methods import BasicAck, BasicCancel, ExchangeDeclare, QueueBind, QueueDelete
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster
 from tests.conformance.cluster_story import publish
+from tests.kit.amqp_client import Channel
+from tests.kit.server_cluster import Cluster
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]

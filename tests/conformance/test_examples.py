@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.client_steps import Process, amqp_url, oslo_url
-from tests.conformance.servers import Server
+from tests.kit.client_steps import Process, amqp_url, oslo_url
+from tests.kit.servers import Server
 
 pytestmark = pytest.mark.slow  # Two or three processes for each.
 

@@ -7,8 +7,8 @@ import pytest
 from node.amqp.field_table import Field, Table, array, long, longstr, table
 from node.amqp.methods import BasicConsume, BasicNack, QueueBind, TxRollback, TxSelect
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection, Content
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Channel, Connection, Content
+from tests.kit.servers import Admin
 
 Connect = Callable[..., Connection]
 

@@ -10,8 +10,8 @@ import pytest
 from node.amqp.method_codec import decode_method
 from node.amqp.methods import ExchangeDeclare, ExchangeDeclareOk, QueueBind
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Connection
-from tests.conformance.servers import Server
+from tests.kit.amqp_client import Connection
+from tests.kit.servers import Server
 
 LINE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}\+00:00 \[info\] <\S+> (.*)\n")
 

@@ -28,12 +28,13 @@ from node.amqp.methods import (
     QueueDelete,
 )
 from tests.conformance.aio_pika_steps import opened
-from tests.conformance.amqp_client import Channel, NothingArrived
-from tests.conformance.cluster_api import Cluster, await_true
 from tests.conformance.cluster_story import PERSISTENT, TRANSIENT, publish
-from tests.conformance.mirror_steps import Mirrored, await_shape, bodies, end, numbered
 from tests.conformance.pika_steps import parameters
 from tests.conformance.queue_steps import message
+from tests.kit.amqp_client import Channel, NothingArrived
+from tests.kit.mirror_steps import Mirrored, await_shape, bodies, end, numbered
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]
@@ -252,8 +253,8 @@ def test_policy_resets_to_default(cluster: Cluster, on: On, mirrored: Mirrored) 
             return False
         return True
 
-    await_true(replaces, "nothing is rejected any more")
-    await_true(lambda: channel.queue_declare(queue, passive=True).method.message_count == 1, "one is there")
+    wait_until(replaces, "nothing is rejected any more")
+    wait_until(lambda: channel.queue_declare(queue, passive=True).method.message_count == 1, "one is there")
     assert channel.basic_get(queue, auto_ack=True)[2] == b"3"
     connection.close()
 

@@ -29,12 +29,12 @@ from node.amqp.methods import (
     QueueDeleteOk,
     QueuePurge,
 )
-from tests.conformance.amqp_client import Channel, Connection, Content, MethodType
-from tests.conformance.cluster_api import Cluster, await_true, is_rabbitmq, start_cluster
 from tests.conformance.cluster_story import PERSISTENT, Row, Rows, Story, drain, publish
 from tests.conformance.conftest import _SharedCluster
 from tests.conformance.entities import queue_exists
-from tests.conformance.mirror_steps import (
+from tests.conformance.test_section_9_home_down import TAKES_CANCEL
+from tests.kit.amqp_client import Channel, Connection, Content, MethodType
+from tests.kit.mirror_steps import (
     End,
     Mirrored,
     await_shape,
@@ -43,7 +43,8 @@ from tests.conformance.mirror_steps import (
     numbered,
     set_mirroring,
 )
-from tests.conformance.test_section_9_home_down import TAKES_CANCEL
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, is_rabbitmq, start_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,7 @@ def all_is_there_again(story: Story) -> Iterator[None]:
     """§2.2 promote_on_shutdown default, promote_on_failure when-synced: nothing until the node is back, then ten."""
     queue = behind(story)
     yield
-    await_true(lambda: story.near.replicas(queue).master == "", "no master")
+    wait_until(lambda: story.near.replicas(queue).master == "", "no master")
     yield
     assert found(drain(story.channel(), queue)) == TEN
     assert await_shape(story.near, queue, mirrors=2).master == story.home.name

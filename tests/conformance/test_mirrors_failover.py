@@ -28,14 +28,14 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Content
-from tests.conformance.cluster_api import await_true
 from tests.conformance.cluster_story import PERSISTENT, TRANSIENT, Row, Rows, Story, drain, publish
 from tests.conformance.conftest import _SharedCluster
 from tests.conformance.death_steps import deaths, reject
 from tests.conformance.entities import queue_exists
-from tests.conformance.mirror_steps import await_shape, delete_queues, set_mirroring
 from tests.conformance.test_section_9_home_down import TAKES_CANCEL
+from tests.kit.amqp_client import Channel, Content
+from tests.kit.mirror_steps import await_shape, delete_queues, set_mirroring
+from tests.kit.patience import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -310,7 +310,7 @@ def auto_delete(story: Story) -> Iterator[None]:
     publish(story.channel(), queue, b"after")
     assert channel.deliver().body == b"after"
     channel.call(methods.BasicCancel, consumer_tag="c")
-    await_true(lambda: not queue_exists(story.channel(), queue), "it goes")
+    wait_until(lambda: not queue_exists(story.channel(), queue), "it goes")
 
 
 # --- rules of the queue ---

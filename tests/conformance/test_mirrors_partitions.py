@@ -16,17 +16,10 @@ from aio_pika.exceptions import AMQPError
 from node.amqp.methods import BasicAck, ConfirmSelect, QueueDeclare
 from node.io.control import request
 from tests.conformance.aio_pika_steps import connected
-from tests.conformance.amqp_client import Channel, ConnectionEnded
-from tests.conformance.cluster_api import (
-    Cluster,
-    ClusterNode,
-    await_true,
-    is_rabbitmq,
-    start_cluster,
-)
 from tests.conformance.cluster_story import PERSISTENT, publish
-from tests.conformance.fluffle_cluster import FluffleNode
-from tests.conformance.mirror_steps import (
+from tests.kit.amqp_client import Channel, ConnectionEnded
+from tests.kit.fluffle_cluster import FluffleNode
+from tests.kit.mirror_steps import (
     all_bodies,
     await_shape,
     bodies,
@@ -34,7 +27,8 @@ from tests.conformance.mirror_steps import (
     numbered,
     set_mirroring,
 )
-from tests.kit.patience import patience
+from tests.kit.patience import patience, wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode, is_rabbitmq, start_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +98,7 @@ def await_end(channel: Channel) -> None:
 
 
 def await_paused(cluster: Cluster, on: On) -> None:
-    await_true(lambda: not accepts(cluster[0], on), "A turns clients away", PAUSES_S)
+    wait_until(lambda: not accepts(cluster[0], on), "A turns clients away", PAUSES_S)
 
 
 def come_together(cluster: Cluster) -> None:
@@ -126,7 +120,7 @@ def test_pause_minority_on_down(cuttable: Cluster, parted: Callable[..., str], o
     await_end(there)
     await_paused(cuttable, on)
     cuttable[2].launch()
-    await_true(lambda: accepts(cuttable[0], on), "A is back", 60)
+    wait_until(lambda: accepts(cuttable[0], on), "A is back", 60)
     cuttable.heal()
     publish(on(cuttable[1]), queue, b"2")
     assert bodies(on(cuttable[2]), queue) == [b"1", b"2"]
@@ -207,7 +201,7 @@ def test_pause_minority_false_promises(
     asyncio.run(asyncio.wait_for(promises.run(lambda: isolate(cuttable)), 90))
     come_together(cuttable)
     channel = on(cuttable[1])
-    await_true(lambda: cuttable[1].home(queue) != "", "the queue is there")
+    wait_until(lambda: cuttable[1].home(queue) != "", "the queue is there")
     kept = {int(body) for body in all_bodies(channel, queue)}
     assert len(promises.confirmed) >= BEFORE
     assert promises.confirmed <= kept, sorted(promises.confirmed - kept)[:10]

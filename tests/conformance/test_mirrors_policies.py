@@ -12,11 +12,13 @@ import pytest
 
 from node.amqp.field_table import longstr
 from node.amqp.methods import QueueDeclare, QueueDelete
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster, ClusterNode, await_true, is_rabbitmq
 from tests.conformance.cluster_story import PERSISTENT, publish
 from tests.conformance.entities import queue_exists
-from tests.conformance.mirror_steps import (
+from tests.conformance.pika_steps import parameters
+from tests.conformance.queue_steps import publish_each
+from tests.conformance.test_section_9_placement import least
+from tests.kit.amqp_client import Channel
+from tests.kit.mirror_steps import (
     Mirrored,
     await_shape,
     bodies,
@@ -25,9 +27,8 @@ from tests.conformance.mirror_steps import (
     numbered,
     set_mirroring,
 )
-from tests.conformance.pika_steps import parameters
-from tests.conformance.queue_steps import publish_each
-from tests.conformance.test_section_9_placement import least
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode, is_rabbitmq
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]
@@ -82,7 +83,7 @@ def test_clean_up_exclusive_queues(shaken_cluster: Cluster, on: On, mirrored: Mi
     on(shaken_cluster[0]).declare(queue, exclusive=True)
     assert shaken_cluster[1].replicas(queue) == (shaken_cluster[0].name, set(), set())
     end(shaken_cluster[0], "kill", shaken_cluster)
-    await_true(lambda: not queue_exists(on(shaken_cluster[1]), queue), "it is gone there")
+    wait_until(lambda: not queue_exists(on(shaken_cluster[1]), queue), "it is gone there")
     shaken_cluster.heal()
     assert not queue_exists(on(shaken_cluster[0]), queue)
     assert not queue_exists(on(shaken_cluster[1]), queue)
@@ -252,7 +253,7 @@ def test_random_policy(cluster: Cluster, on: On, mirrored: Mirrored, seed: int) 
     set_mirroring(cluster[0], queue, mode, wanted, ha_sync_mode="automatic")
     seen = await_shape(cluster[2], queue, mirrors=params - 1, synced=params - 1)
     if mode == "nodes":
-        await_true(
+        wait_until(
             lambda: cluster[2].replicas(queue).master in names(cluster, 1, 2), "the master is one of them"
         )
     assert seen.master

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from node.amqp.methods import QueueDeclare
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster, ClusterNode, await_true, is_rabbitmq
 from tests.conformance.cluster_story import publish
-from tests.conformance.mirror_steps import Mirrored, await_shape, bodies, numbered
+from tests.kit.amqp_client import Channel
+from tests.kit.mirror_steps import Mirrored, await_shape, bodies, numbered
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode, is_rabbitmq
 
 On = Callable[..., Channel]
 slow = pytest.mark.slow
@@ -45,7 +46,7 @@ def test_rebalance(cluster: Cluster, on: On, mirrored: Mirrored, mode: str, mirr
         found = masters(cluster, queues)
         return "" not in found and max(found.values()) <= (3 if mode == "exactly" else most)
 
-    await_true(is_even, f"spread: {masters(cluster, queues)}")
+    wait_until(is_even, f"spread: {masters(cluster, queues)}")
     if mode != "exactly":  # there an empty one's mirror may be where there are enough already
         for queue in queues[:2]:
             assert cluster[1].replicas(queue).master == cluster[0].name
@@ -82,7 +83,7 @@ def test_drain_moves_masters(shaken_cluster: Cluster, on: On, mirrored: Mirrored
     queues = five_on_the_first(shaken_cluster, on, mirrored(), 2)
     shaken_cluster[0].drain()
     try:
-        await_true(
+        wait_until(
             lambda: not {"", shaken_cluster[0].name} & set(masters(shaken_cluster, queues)), "they leave"
         )
         channel = on(shaken_cluster[1])

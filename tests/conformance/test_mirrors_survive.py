@@ -15,9 +15,10 @@ from aio_pika.exceptions import DeliveryError
 from pika.exceptions import AMQPError
 
 from tests.conformance.aio_pika_steps import opened
-from tests.conformance.cluster_api import Cluster, ClusterNode, await_true
-from tests.conformance.mirror_steps import Mirrored, Sequence, await_shape, set_mirroring
 from tests.conformance.pika_steps import parameters
+from tests.kit.mirror_steps import Mirrored, Sequence, await_shape, set_mirroring
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +148,7 @@ def play(cluster: Cluster, queue: str, ending: Ending, consumer: Consumer) -> No
     publisher = Publisher(cluster[2], queue)
     consumer.start()
     publisher.start()
-    await_true(lambda: publisher.published > 1000 and consumer.numbers.next > 100, "traffic")
+    wait_until(lambda: publisher.published > 1000 and consumer.numbers.next > 100, "traffic")
     ending(cluster, queue)
     assert publisher.published < TOTAL, "the master was to end before that"
     publisher.join()

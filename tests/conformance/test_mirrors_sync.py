@@ -11,11 +11,12 @@ import pytest
 
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import BasicAck, BasicReject, QueueDeclare, QueuePurge
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster, ClusterNode, await_true, is_rabbitmq
 from tests.conformance.cluster_story import PERSISTENT
-from tests.conformance.mirror_steps import Mirrored, all_bodies, await_shape, bodies, numbered, set_mirroring
 from tests.conformance.queue_steps import publish_each
+from tests.kit.amqp_client import Channel
+from tests.kit.mirror_steps import Mirrored, all_bodies, await_shape, bodies, numbered, set_mirroring
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode, is_rabbitmq
 
 pytestmark = pytest.mark.slow
 
@@ -318,5 +319,5 @@ def test_follower_synchronization_ttl(away: Callable[..., Pair], name: Name, on:
     queue.shape(queue.a, synced=False)
     queue.publish(1)
     queue.shape(queue.a, synced=False)
-    await_true(lambda: len(queue.c.replicas(queue.queue).synced) == 1, "the first two expire", 20)
+    wait_until(lambda: len(queue.c.replicas(queue.queue).synced) == 1, "the first two expire", 20)
     queue.shape(queue.a, synced=True)

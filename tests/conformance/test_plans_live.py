@@ -10,11 +10,11 @@ from typing import Any
 import pika
 import pytest
 
-from tests.conformance.cluster_api import Cluster, ClusterNode, is_rabbitmq
 from tests.conformance.http.steps import eventually, succeeds
-from tests.conformance.http_api import Answer, HttpApi
-from tests.conformance.managed_fluffle import managed, start_managed_cluster
-from tests.conformance.mirror_steps import set_mirroring
+from tests.kit.http_api import Answer, HttpApi
+from tests.kit.managed_fluffle import managed, start_managed_cluster
+from tests.kit.mirror_steps import set_mirroring
+from tests.kit.server_cluster import Cluster, ClusterNode, is_rabbitmq
 
 pytestmark = [pytest.mark.skipif(is_rabbitmq(), reason="Fluffle's own"), pytest.mark.slow]
 

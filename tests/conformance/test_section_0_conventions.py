@@ -23,7 +23,7 @@ from node.amqp.methods import (
     QueueDeclare,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection, content_header
+from tests.kit.amqp_client import Channel, Connection, content_header
 
 Name = Callable[[str], str]
 

@@ -19,8 +19,8 @@ from node.amqp.methods import (
     ConnectionUpdateSecretOk,
     QueueDeclare,
 )
-from tests.conformance.amqp_client import Connection
-from tests.conformance.servers import Admin, Server, start_server
+from tests.kit.amqp_client import Connection
+from tests.kit.servers import Admin, Server, start_server
 
 Connect = Callable[..., Connection]
 Name = Callable[[str], str]

@@ -20,7 +20,7 @@ from node.amqp.methods import (
     Method,
     QueueDeclare,
 )
-from tests.conformance.amqp_client import Channel, Connection, content_header, frame
+from tests.kit.amqp_client import Channel, Connection, content_header, frame
 
 Connect = Callable[..., Connection]
 

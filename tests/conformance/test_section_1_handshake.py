@@ -27,9 +27,9 @@ from node.amqp.methods import (
     Method,
     QueueDeclare,
 )
-from tests.conformance.amqp_client import Connection, frame
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Connection, frame
 from tests.kit.patience import patience
+from tests.kit.servers import Admin
 
 Connect = Callable[..., Connection]
 Name = Callable[[str], str]

@@ -26,9 +26,9 @@ from node.amqp.methods import (
     Method,
     QueueDeclare,
 )
-from tests.conformance.amqp_client import Channel, Connection, content_header, frame
-from tests.conformance.servers import Server
+from tests.kit.amqp_client import Channel, Connection, content_header, frame
 from tests.kit.patience import patience
+from tests.kit.servers import Server
 
 pytestmark = pytest.mark.slow
 

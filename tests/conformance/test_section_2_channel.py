@@ -31,8 +31,8 @@ from node.amqp.methods import (
     QueueDelete,
     QueuePurge,
 )
-from tests.conformance.amqp_client import Channel, Connection
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.servers import Admin
 
 Connect = Callable[..., Connection]
 Name = Callable[[str], str]

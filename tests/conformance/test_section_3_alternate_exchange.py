@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from node.amqp.methods import BasicReturn, ExchangeBind
-from tests.conformance.amqp_client import Channel
 from tests.conformance.entities import alternate, bound_queue, declare_exchange, is_routed
 from tests.conformance.queue_steps import drain
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Channel
+from tests.kit.servers import Admin
 
 Name = Callable[[str], str]
 

@@ -17,7 +17,6 @@ from node.amqp.methods import (
     QueueDelete,
     QueueUnbind,
 )
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     DEFAULT_EXCHANGE_REFUSED,
     access_refused,
@@ -32,6 +31,7 @@ from tests.conformance.entities import (
     refused,
 )
 from tests.conformance.queue_steps import drain
+from tests.kit.amqp_client import Channel, Connection
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]

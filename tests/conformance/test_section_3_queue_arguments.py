@@ -7,8 +7,8 @@ import pytest
 
 from node.amqp.field_table import VOID, Field, Table, array, boolean, longstr, table, timestamp
 from node.amqp.methods import QueueDeclare, QueueDelete
-from tests.conformance.amqp_client import Channel
 from tests.conformance.entities import refused
+from tests.kit.amqp_client import Channel
 
 Name = Callable[[str], str]
 

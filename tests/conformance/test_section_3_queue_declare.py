@@ -19,7 +19,6 @@ from node.amqp.methods import (
     QueuePurge,
     QueueUnbind,
 )
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     access_refused,
     is_routed,
@@ -30,8 +29,10 @@ from tests.conformance.entities import (
     refused,
     take_unacked,
 )
-from tests.conformance.queue_steps import drain, publish_each, wait_until
-from tests.conformance.servers import Admin
+from tests.conformance.queue_steps import drain, publish_each
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
+from tests.kit.servers import Admin
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]

@@ -22,7 +22,6 @@ from node.amqp.methods import (
     QueuePurgeOk,
     QueueUnbind,
 )
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     access_refused,
     is_routed,
@@ -33,7 +32,9 @@ from tests.conformance.entities import (
     refused,
     take_unacked,
 )
-from tests.conformance.queue_steps import dead_letters_to, drain, publish_each, wait_until
+from tests.conformance.queue_steps import dead_letters_to, drain, publish_each
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]

@@ -14,7 +14,6 @@ from node.amqp.methods import (
     QueueUnbind,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     DEFAULT_EXCHANGE_REFUSED,
     access_refused,
@@ -28,7 +27,8 @@ from tests.conformance.entities import (
     routed,
 )
 from tests.conformance.queue_steps import drain
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.servers import Admin
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]

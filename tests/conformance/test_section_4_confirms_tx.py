@@ -24,8 +24,9 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection, Content
-from tests.conformance.queue_steps import drain, publish_burst, publish_each, ready_count, wait_until
+from tests.conformance.queue_steps import drain, publish_burst, publish_each, ready_count
+from tests.kit.amqp_client import Channel, Connection, Content
+from tests.kit.patience import wait_until
 
 Names = Callable[[str], str]
 

@@ -19,7 +19,6 @@ from node.amqp.methods import (
     BasicQos,
     QueueDelete,
 )
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.queue_steps import (
     consumer_count,
     drain,
@@ -27,8 +26,9 @@ from tests.conformance.queue_steps import (
     publish_each,
     ready_count,
     take,
-    wait_until,
 )
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
 
 Names = Callable[[str], str]
 

@@ -27,7 +27,7 @@ from node.amqp.methods import (
     QueuePurgeOk,
 )
 from node.amqp.properties import Properties, content_header
-from tests.conformance.amqp_client import Connection
+from tests.kit.amqp_client import Connection
 
 ROWS: list[Callable[[str], tuple[Method, Method]]] = [
     lambda queue: (BasicGet(queue=queue), BasicGetEmpty()),

@@ -21,9 +21,9 @@ from node.amqp.methods import (
     QueueBind,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection, content_header, frame
 from tests.conformance.queue_steps import drain
-from tests.conformance.servers import Admin, Server
+from tests.kit.amqp_client import Channel, Connection, content_header, frame
+from tests.kit.servers import Admin, Server
 
 Names = Callable[[str], str]
 

@@ -20,10 +20,10 @@ from node.amqp.methods import (
     BasicReject,
     QueueDelete,
 )
-from tests.conformance.amqp_client import Channel, Connection, Content
 from tests.conformance.queue_steps import drain, expect_no_delivery, hold, let_pass, publish_each, take
-from tests.conformance.rabbit_server import RabbitServer
-from tests.conformance.servers import Server
+from tests.kit.amqp_client import Channel, Connection, Content
+from tests.kit.rabbit_server import RabbitServer
+from tests.kit.servers import Server
 
 Settling = BasicAck | BasicNack | BasicReject
 

@@ -5,7 +5,7 @@ import pytest
 from node.amqp.constants import ReplyCode
 from node.amqp.field_table import long, longstr
 from node.amqp.methods import BasicConsume, BasicConsumeOk, BasicNack, BasicQos, BasicQosOk, QueueDelete
-from tests.conformance.amqp_client import Channel, Connection
+from tests.kit.amqp_client import Channel, Connection
 
 QUORUM = {"x-queue-type": longstr("quorum")}
 

@@ -23,8 +23,8 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection
-from tests.conformance.queue_steps import wait_until
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 NO_QUEUE = "NOT_FOUND - no queue '{}' in vhost '/'"

@@ -7,7 +7,6 @@ import pytest
 from node.amqp.field_table import long, longstr
 from node.amqp.methods import BasicAck, BasicNack, BasicQos, BasicRecover, BasicReject, QueueDelete
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.queue_steps import (
     dead_letters_to,
     drain,
@@ -18,6 +17,7 @@ from tests.conformance.queue_steps import (
     ready_count,
     take,
 )
+from tests.kit.amqp_client import Channel, Connection
 
 
 def test_requeued_to_the_old_place(connection: Connection, channel: Channel) -> None:

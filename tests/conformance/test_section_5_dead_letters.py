@@ -16,10 +16,10 @@ from node.amqp.methods import (
     QueuePurge,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.death_steps import deaths, first_death, observe, reject, strings
 from tests.conformance.queue_steps import dead_letters_to, drain, let_pass, publish_each, ready_count
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.servers import Admin
 
 Names = Callable[[str], str]
 

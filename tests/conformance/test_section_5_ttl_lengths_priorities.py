@@ -18,7 +18,6 @@ from node.amqp.methods import (
     QueuePurgeOk,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection, Content
 from tests.conformance.queue_steps import (
     dead_letters_to,
     drain,
@@ -27,9 +26,10 @@ from tests.conformance.queue_steps import (
     publish_each,
     ready_count,
     take,
-    wait_until,
 )
-from tests.conformance.servers import Admin
+from tests.kit.amqp_client import Channel, Connection, Content
+from tests.kit.patience import wait_until
+from tests.kit.servers import Admin
 
 Names = Callable[[str], str]
 

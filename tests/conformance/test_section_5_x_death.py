@@ -7,9 +7,9 @@ import pytest
 from node.amqp.field_table import Field, array, boolean, long, longstr, table, timestamp
 from node.amqp.methods import BasicReject, ExchangeDeclare, QueueBind
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel
 from tests.conformance.death_steps import deaths, first_death, observe, reject, sorted_death, strings
 from tests.conformance.queue_steps import dead_letters_to, drain, let_pass, publish_each
+from tests.kit.amqp_client import Channel
 
 Names = Callable[[str], str]
 

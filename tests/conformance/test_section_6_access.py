@@ -27,7 +27,6 @@ from node.amqp.methods import (
     QueueUnbind,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     access_refused,
     exchange_exists,
@@ -37,8 +36,10 @@ from tests.conformance.entities import (
     queue_exists,
     refused,
 )
-from tests.conformance.queue_steps import drain, wait_until
-from tests.conformance.servers import Admin
+from tests.conformance.queue_steps import drain
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
+from tests.kit.servers import Admin
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]

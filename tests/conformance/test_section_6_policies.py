@@ -8,10 +8,11 @@ import pytest
 
 from node.amqp.field_table import Field, Table, longstr
 from node.amqp.methods import BasicReject, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete
-from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import is_routed, limited_channel, queue_exists, refused
-from tests.conformance.queue_steps import drain, ready_count, wait_until
-from tests.conformance.servers import Admin
+from tests.conformance.queue_steps import drain, ready_count
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.patience import wait_until
+from tests.kit.servers import Admin
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]

@@ -31,8 +31,8 @@ from node.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from tests.conformance.amqp_client import Channel, Connection, content_header, frame
-from tests.conformance.servers import Admin, Server, start_restartable_server
+from tests.kit.amqp_client import Channel, Connection, content_header, frame
+from tests.kit.servers import Admin, Server, start_restartable_server
 
 WANTS_TO_KNOW: Table = {"capabilities": table({"connection.blocked": boolean(True)})}
 NEXT_LOOK_S = 10.5

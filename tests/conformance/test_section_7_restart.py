@@ -28,8 +28,8 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Channel, Connection, Content
-from tests.conformance.servers import Server, start_restartable_server
+from tests.kit.amqp_client import Channel, Connection, Content
+from tests.kit.servers import Server, start_restartable_server
 
 pytestmark = pytest.mark.slow
 

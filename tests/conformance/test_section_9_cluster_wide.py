@@ -26,11 +26,12 @@ from node.amqp.methods import (
     QueueDelete,
     QueueUnbind,
 )
-from tests.conformance.amqp_client import Channel, Connection, ConnectionEnded
-from tests.conformance.cluster_api import Cluster, ClusterNode
 from tests.conformance.cluster_story import PERSISTENT, drain, publish
 from tests.conformance.entities import exchange_exists, is_routed, queue_exists
-from tests.conformance.queue_steps import DEADLINE_S, wait_until
+from tests.conformance.queue_steps import DEADLINE_S
+from tests.kit.amqp_client import Channel, Connection, ConnectionEnded
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster, ClusterNode
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]

@@ -25,7 +25,6 @@ from node.amqp.methods import (
     QueueBind,
     QueueDeclare,
 )
-from tests.conformance.amqp_client import Connection
 from tests.conformance.cluster_home_rows import ROWS, durable, names, row
 from tests.conformance.cluster_story import (
     PERSISTENT,
@@ -38,6 +37,7 @@ from tests.conformance.cluster_story import (
 )
 from tests.conformance.conftest import _SharedCluster
 from tests.conformance.entities import queue_exists
+from tests.kit.amqp_client import Connection
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ import pytest
 
 from node.amqp.field_table import Table, longstr
 from node.amqp.methods import QueueBind, QueueDeclare
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster, start_cluster
 from tests.conformance.cluster_story import publish
+from tests.kit.amqp_client import Channel
+from tests.kit.server_cluster import Cluster, start_cluster
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Final
 
 from node.amqp import methods
-from tests.adversity.node_process import ROOT, NodeProcess
-from tests.chaos.client import ClusterClient
-from tests.chaos.haproxy import PROGRAM as HAPROXY
-from tests.chaos.network import SUBNET, NamespaceNetwork
-from tests.durability.client import Lost
+from tests.kit.cluster_client import ClusterClient
+from tests.kit.haproxy import PROGRAM as HAPROXY
+from tests.kit.load_client import Lost
+from tests.kit.network import SUBNET, NamespaceNetwork
+from tests.kit.node_process import TemporaryNode
 from tests.kit.patience import patience
+from tests.kit.server_process import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
 KEEPALIVED: Final = shutil.which("keepalived", path="/usr/local/sbin:/usr/sbin:/sbin")
@@ -245,7 +246,7 @@ def main(directory: Path) -> int:
     }
     pair = Pair(directory)
     try:
-        with NodeProcess(settings, listen=f"{NODE}:5672", management=f"{NODE}:15672"):
+        with TemporaryNode(settings, listen=f"{NODE}:5672", management=f"{NODE}:15672"):
             asyncio.run(story(pair))
     finally:
         pair.close()

@@ -11,31 +11,31 @@ from pathlib import Path
 import pytest
 
 from node.amqp import methods
-from tests.adversity.node_process import ROOT
-from tests.chaos.client import ClusterClient
 from tests.deploy.failover import PERSISTENT
-from tests.durability.client import Delivery
-from tests.durability.durable_node import DurableNode
+from tests.kit.cluster_client import ClusterClient
+from tests.kit.load_client import Delivery
+from tests.kit.node_process import NodeProcess
+from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 
 
-def _two(directory: Path) -> tuple[DurableNode, DurableNode]:
+def _two(directory: Path) -> tuple[NodeProcess, NodeProcess]:
     """Nodes of one name, each with a place of its own; they do not run."""
     for name in ("first", "second"):
         (directory / name).mkdir()
-    return DurableNode(directory / "first"), DurableNode(directory / "second")
+    return NodeProcess(directory / "first"), NodeProcess(directory / "second")
 
 
 @contextlib.contextmanager
-def _running(node: DurableNode) -> Iterator[None]:
+def _running(node: NodeProcess) -> Iterator[None]:
     """The node, started, and stopped as an operator does."""
     node.start()
     try:
         yield
         assert node.stop() == 0, node.log_text()
     finally:
-        if node.is_running():
+        if node.is_running:
             node.kill()
 
 
@@ -47,7 +47,7 @@ def _fluffle(*arguments: str) -> str:
     return done.stdout
 
 
-async def _publish(node: DurableNode, count: int) -> None:
+async def _publish(node: NodeProcess, count: int) -> None:
     client = await ClusterClient.connect(node.host, node.port)
     channel = await client.channel()
     await channel.ask(methods.QueueDeclare(queue="orders", durable=True))
@@ -61,7 +61,7 @@ async def _publish(node: DurableNode, count: int) -> None:
     await client.leave()
 
 
-async def _taken(node: DurableNode) -> list[bytes]:
+async def _taken(node: NodeProcess) -> list[bytes]:
     """All messages of the queue, which must exist."""
     client = await ClusterClient.connect(node.host, node.port)
     channel = await client.channel()

@@ -12,10 +12,10 @@ from typing import Final
 import pytest
 
 from node.cli.ctl.commands import COMMANDS
-from tests.adversity.node_process import ROOT
-from tests.chaos.haproxy import PROGRAM as HAPROXY
 from tests.deploy.failover import DEPLOY, KEEPALIVED
-from tests.node.config.test_config import load
+from tests.kit.config import load
+from tests.kit.haproxy import PROGRAM as HAPROXY
+from tests.kit.server_process import ROOT
 
 SYSTEMD_ANALYZE: Final = shutil.which("systemd-analyze")
 PAGES: Final = ("deployment", "add_node", "upgrade", "backup", "sizing", "troubleshooting")

@@ -19,9 +19,9 @@ from typing import Final
 import pika
 import pytest
 
-from tests.adversity.node_process import ROOT
-from tests.chaos.network import HOST
+from tests.kit.network import HOST
 from tests.kit.ports import free_ports
+from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import tempfile
 
 import pytest
 
-from tests.adversity.node_process import ROOT
-from tests.chaos.haproxy import PROGRAM as HAPROXY
-from tests.chaos.network import has_namespaces, in_namespace
 from tests.deploy.failover import KEEPALIVED
+from tests.kit.haproxy import PROGRAM as HAPROXY
+from tests.kit.network import has_namespaces, in_namespace
+from tests.kit.server_process import ROOT
 
 pytestmark = [
     pytest.mark.slow,

@@ -22,13 +22,13 @@ import yaml
 
 from node.management.prometheus import Scrape, Telemetry, Wanted
 from node.management.resources.metrics import routes
-from tests.adversity.node_process import ROOT
-from tests.chaos.network import HOST
-from tests.conformance.managed_fluffle import ManagedFluffle
+from tests.kit.dashboard import queries
+from tests.kit.fake_site import Caller
+from tests.kit.managed_fluffle import ManagedFluffle
+from tests.kit.monitor_site import SUMS, busy_site
+from tests.kit.network import HOST
 from tests.kit.ports import free_ports
-from tests.node.management.fake_site import Caller
-from tests.node.management.test_dashboard import queries
-from tests.node.management.test_prometheus import SUMS, busy_site
+from tests.kit.server_process import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
 PAGE: Final = (ROOT / "docs" / "monitoring.md").read_text()

@@ -9,16 +9,15 @@ fails. A `Shell` has `fluffle` and a `python` with pika on its path.
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.adversity.node_process import ROOT
+from tests.kit.node_process import NodeProcess
+from tests.kit.server_process import ROOT
 
 LIMIT_S: Final = 60.0
 """How long a command or a start may take; only a failing test waits so long."""
@@ -96,63 +95,28 @@ class Shell:
         return self.run("python program.py")
 
     @contextmanager
-    def node(self, name: str, *options: str) -> "Iterator[Node]":
+    def node(self, name: str, *options: str) -> "Iterator[PageNode]":
         """A node for as long as it is needed, which is ready."""
-        node = Node(self, name, *options)
+        node = PageNode(self, name, *options)
         try:
-            node.await_ready()
+            node.wait_ready()
             yield node
         finally:
-            node.stop()
+            if node.is_running:
+                node.stop()
 
 
-class Node:
+class PageNode(NodeProcess):
     """`fluffle start` with the data of `name`, below the shell's directory."""
 
     def __init__(self, shell: Shell, name: str, *options: str) -> None:
-        self.data = shell.directory / "data" / name
-        self._log = shell.directory / f"{name}.log"
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "node", "start", "--name", name, "--data", str(self.data), *options],
-                cwd=shell.directory,
-                env=shell.environ,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-
-    def await_ready(self) -> None:
-        """Wait until it accepts clients."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert "ready" in line, self.log
-
-    @property
-    def log(self) -> str:
-        """All that it has logged."""
-        return self._log.read_text(errors="replace")
-
-    def kill(self) -> None:
-        """As a machine dies."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> None:
-        """As an operator does, unless it is gone."""
-        if self.process.poll() is not None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(LIMIT_S)
-        finally:
-            self.process.kill()
-
-
-def eventually(look: object) -> None:
-    """Wait until `look()` is true."""
-    assert callable(look)
-    deadline = time.monotonic() + LIMIT_S
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+        super().__init__(
+            shell.directory,
+            name,
+            data=shell.directory / "data" / name,
+            listen="",
+            environment=shell.environ,
+            cwd=shell.directory,
+            options=options,
+        )
+        self.launch()

@@ -9,10 +9,11 @@ from typing import Any, Final
 import pika
 import pytest
 
-from tests.chaos.network import HOST
-from tests.conformance.rabbit_server import RABBITMQ_SERVER, RabbitServer
-from tests.docs.pages import Page, Shell, eventually
+from tests.docs.pages import Page, Shell
+from tests.kit.network import HOST
+from tests.kit.patience import wait_until
 from tests.kit.ports import free_ports
+from tests.kit.rabbit_server import RABBITMQ_SERVER, RabbitServer
 
 pytestmark = [
     pytest.mark.slow,
@@ -96,7 +97,7 @@ def test_moving_from_rabbitmq_and_back(rabbit: RabbitServer, tmp_path: Path) -> 
             wanted = {"orders": str(COUNT), "audit": "5", "empty": "0"}
             return here == wanted and all(there[name] == "0" for name in wanted)
 
-        eventually(is_moved)
+        wait_until(is_moved)
         orders = _messages(port, "orders")
         assert [body for body, _ in orders] == [b"%d" % number for number in range(COUNT)]
         properties = orders[0][1]
@@ -113,5 +114,5 @@ def test_moving_from_rabbitmq_and_back(rabbit: RabbitServer, tmp_path: Path) -> 
             found.extend(_messages(rabbit.port, "orders"))
             return [body for body, _ in found] == [b"later"]
 
-        eventually(is_back)
+        wait_until(is_back)
         shell.run(page.block("sh", "## 5. The end"))

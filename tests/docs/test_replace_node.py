@@ -10,8 +10,9 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.chaos.network import HOST
-from tests.docs.pages import Node, Page, Shell, eventually
+from tests.docs.pages import Page, PageNode, Shell
+from tests.kit.network import HOST
+from tests.kit.patience import wait_until
 from tests.kit.ports import free_ports
 
 pytestmark = pytest.mark.slow
@@ -37,9 +38,9 @@ class Cluster:
             'if [ "$1" = stop ]; then fluffle ctl shutdown; rm -f "$pid"; exit; fi\n'
             f'{start} >"$RABBITMQ_NODENAME.out" 2>&1 </dev/null & echo $! >"$pid"',
         )
-        self.nodes = {name: Node(self.shell, name, *self._options(name)) for name in NAMES}
+        self.nodes = {name: PageNode(self.shell, name, *self._options(name)) for name in NAMES}
         for node in self.nodes.values():
-            node.await_ready()
+            node.wait_ready()
 
     def _options(self, name: str) -> list[str]:
         places = ["--listen", f"{HOST}:{self.ports[name]}", "--peer", f"{HOST}:{self.peers[name]}"]
@@ -123,10 +124,10 @@ def test_replacing_a_dead_node(cluster: Cluster) -> None:
     def is_known() -> bool:
         return "alone\tdown\t" in cluster.run(page.block("sh", "## 1. What is lost with it"), first)
 
-    eventually(is_known)
+    wait_until(is_known)
     cluster.run(page.block("sh", "## 2. Forget the dead one"), first)
     cluster.run(page.block("sh", "## 3. Start the new one"), third)
-    eventually(cluster.is_whole)
+    wait_until(cluster.is_whole)
     assert "\nmirrored\t" in cluster.run(page.block("sh", "## 4. Copies and masters"), first)
     with pika.BlockingConnection(pika.ConnectionParameters(HOST, cluster.ports[third])) as connection:
         channel = connection.channel()
@@ -140,24 +141,24 @@ def test_the_old_node_with_its_disk(cluster: Cluster) -> None:
     data = cluster.shell.directory / "data"
     page = _page(data)
     cluster.nodes[third].kill()
-    eventually(lambda: cluster.counts_as_down(third))
+    wait_until(lambda: cluster.counts_as_down(third))
     cluster.run(page.block("sh", "## 2. Forget the dead one"), first)
     start = "systemctl start fluffle"
     assert start in page.block("sh", "## 3. Start the new one")
     cluster.run(start, third)
     output = cluster.shell.directory / f"{third}.out"
-    eventually(lambda: "disagrees" in output.read_text())
+    wait_until(lambda: "disagrees" in output.read_text())
     if cluster.is_running(third):
         cluster.run("systemctl stop fluffle", third)
     cluster.run(page.block("sh", "## If the old one starts again"), third)
     cluster.run(page.block("sh", "## 3. Start the new one"), third)
-    eventually(cluster.is_whole)
+    wait_until(cluster.is_whole)
 
 
 def test_one_of_three_is_left(cluster: Cluster) -> None:
     first, second, third = NAMES
     page = _page(cluster.shell.directory / "data")
-    eventually(cluster.is_whole)
+    wait_until(cluster.is_whole)
     for name in (second, third):
         cluster.nodes[name].kill()
     cluster.run(page.block("sh", "## Without a majority"), first)

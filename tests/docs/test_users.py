@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.network import HOST
 from tests.docs.pages import Page, Shell
+from tests.kit.network import HOST
 from tests.kit.ports import free_ports
 
 pytestmark = pytest.mark.slow

@@ -6,21 +6,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from node.amqp import methods
-from tests.durability.client import Channel, Client, Delivery, Lost
-from tests.durability.durable_node import DurableNode
-from tests.durability.ledger import (
-    CONFIRMED,
-    DEAD_LETTERS,
-    DELIVERED,
-    DROPPED,
-    REJECTED_FROM,
-    SETTLED,
-    TRANSIENT,
-    Ledger,
-    QueueLedger,
-    Value,
-)
+from tests.durability.ledger import DEAD_LETTERS, DROPPED, REJECTED_FROM, TRANSIENT, Ledger, QueueLedger
 from tests.durability.load import Churn
+from tests.kit.ledger import CONFIRMED, DELIVERED, SETTLED, Value
+from tests.kit.load_client import Channel, Client, Delivery, Lost
+from tests.kit.node_process import NodeProcess
 
 READ_S: Final = 60.0
 """How long a queue may take to come. Only a failing check waits so long."""
@@ -39,7 +29,7 @@ class Found(NamedTuple):
 class Check:
     """One look at all queues.   was_killed: the node was, else it was stopped. None: it may count as either."""
 
-    def __init__(self, node: DurableNode, ledger: Ledger, churn: Churn, *, was_killed: bool | None) -> None:
+    def __init__(self, node: NodeProcess, ledger: Ledger, churn: Churn, *, was_killed: bool | None) -> None:
         self._node = node
         self._ledger = ledger
         self._count = ledger.count

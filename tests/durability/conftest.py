@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.durable_node import DurableNode
+from tests.kit.node_process import NodeProcess
 
 
 @pytest.fixture
-def make_node(tmp_path: Path) -> Iterator[Callable[..., DurableNode]]:
-    """Make nodes with `DurableNode`'s options, each with a directory for its logs; they are killed at the end."""
-    made: list[DurableNode] = []
+def make_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
+    """Make nodes with `NodeProcess`'s options, each with a directory for its logs; they are killed at the end."""
+    made: list[NodeProcess] = []
 
-    def make(**options: object) -> DurableNode:
+    def make(**options: object) -> NodeProcess:
         directory = tmp_path / f"node.{len(made)}"
         directory.mkdir()
-        made.append(DurableNode(directory, **options))  # type: ignore[arg-type]
+        made.append(NodeProcess(directory, **options))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

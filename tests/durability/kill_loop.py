@@ -19,24 +19,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from node.amqp import methods
 from tests.durability.check import Check, note_that_acks_were_heard
-from tests.durability.client import Client, Lost
-from tests.durability.durable_node import DurableNode, StartFailed, copy_data
-from tests.durability.faulty_disk import FaultyDisk
 from tests.durability.ledger import DEAD_LETTERS, Count, Ledger, QueueLedger
 from tests.durability.load import FAN, FANNED, QUEUES, Churn, Load
+from tests.kit.faulty_disk import FaultyDisk
+from tests.kit.load_client import Client, Lost
+from tests.kit.node_process import NodeProcess, StartFailed, copy_data
 
 ROUNDS_OF_EPISODE: Final = 5
 COPIES_MAX: Final = 8
 """Copies of the data that are kept: those of the last round, and some."""
-NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "problems")
-MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
+NUMBERS: Final = Count.numbers()
+MUST_BE_0: Final = Count.must_be_0()
 
 PLAIN: Final[dict[str, str]] = {}
 TINY: Final = {
@@ -105,7 +105,7 @@ class Episode:
         self._seed = seed
         self._stops = stops
         self._disk = FaultyDisk(directory, directory / "data") if power else None
-        self._node = DurableNode(directory, environment=self._disk.environment if self._disk else {})
+        self._node = NodeProcess(directory, environment=self._disk.environment if self._disk else {})
         self._churn = Churn()
         self._ledger = Ledger(Count())
         for name in QUEUES:

@@ -12,20 +12,9 @@ from typing import Any, Final
 
 from node.amqp import methods
 from node.amqp.field_table import Table, long, longstr
-from tests.durability.client import Channel, Client, Delivery, Lost
-from tests.durability.ledger import (
-    CONFIRMED,
-    DEAD_LETTERS,
-    DELIVERED,
-    REJECTED_FROM,
-    SENT,
-    TRANSIENT,
-    UNCOMMITTED,
-    Kind,
-    Ledger,
-    QueueLedger,
-    Value,
-)
+from tests.durability.ledger import DEAD_LETTERS, REJECTED_FROM, TRANSIENT, UNCOMMITTED, Ledger, QueueLedger
+from tests.kit.ledger import CONFIRMED, DELIVERED, SENT, Kind, Value
+from tests.kit.load_client import Channel, Client, Delivery, Lost
 
 KIB: Final = 1024
 FAN: Final = "fan"

@@ -11,10 +11,11 @@ from typing import Final
 from node.amqp import methods
 from node.amqp.field_table import Table
 from tests.durability.check import Check
-from tests.durability.client import Channel, Client, Delivery
-from tests.durability.durable_node import DurableNode
-from tests.durability.ledger import DELIVERED, Count, Kind, Ledger, QueueLedger, Value
+from tests.durability.ledger import Count, Ledger, QueueLedger
 from tests.durability.load import Churn, Publisher, Source
+from tests.kit.ledger import DELIVERED, Kind, Value
+from tests.kit.load_client import Channel, Client, Delivery
+from tests.kit.node_process import NodeProcess
 
 WAIT_S: Final = 60.0
 """How long something may take that must happen. Only a failing test waits so long."""
@@ -24,7 +25,7 @@ MIB: Final = 1024 * 1024
 class Scene:
     """Everything that is published is in `ledger`; `check` compares it with a node that was started again."""
 
-    def __init__(self, node: DurableNode) -> None:
+    def __init__(self, node: NodeProcess) -> None:
         self.node = node
         self.ledger = Ledger(Count())
         self.churn = Churn()

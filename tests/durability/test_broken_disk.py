@@ -9,11 +9,11 @@ import pytest
 
 from node.amqp import methods
 from node.cli.start import EX_IOERR
-from tests.durability.durable_node import DurableNode
-from tests.durability.faulty_disk import FaultyDisk, NoCompiler
 from tests.durability.kill_loop import run
-from tests.durability.ledger import Kind
 from tests.durability.scene import Scene
+from tests.kit.faulty_disk import FaultyDisk, NoCompiler
+from tests.kit.ledger import Kind
+from tests.kit.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def disk(tmp_path: Path) -> FaultyDisk:
 @pytest.mark.parametrize("what", ["sync", "write"])
 @pytest.mark.parametrize("is_over", [False, True], ids=["for-good", "for-a-moment"])
 def test_eio(
-    tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., DurableNode], what: str, is_over: bool
+    tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., NodeProcess], what: str, is_over: bool
 ) -> None:
     """fdatasync or write fail once: the node ends, as nobody can say what the disk has lost of what it was given."""
     node = make_node(data=tmp_path / "data", environment=disk.environment)
@@ -63,7 +63,7 @@ def test_eio(
     asyncio.run(act())
 
 
-def test_tx_on_a_broken_disk(tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., DurableNode]) -> None:
+def test_tx_on_a_broken_disk(tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., NodeProcess]) -> None:
     """tx.commit must not say that it is done; neither must a declaration of a durable queue."""
     node = make_node(data=tmp_path / "data", environment=disk.environment)
     scene = Scene(node)
@@ -98,7 +98,7 @@ def test_tx_on_a_broken_disk(tmp_path: Path, disk: FaultyDisk, make_node: Callab
 
 @pytest.mark.parametrize("what", ["sync", "write"])
 def test_stop_with_a_broken_disk(
-    tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., DurableNode], what: str
+    tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., NodeProcess], what: str
 ) -> None:
     """A disk that fails while the node stops: it says so, ends, and what was confirmed is there."""
     node = make_node(data=tmp_path / "data", environment=disk.environment)

@@ -17,10 +17,11 @@ import pytest
 
 from node.queue.operations import Enqueue, decode
 from node.store.records import read_records
-from tests.durability.durable_node import DurableNode, copy_data
-from tests.durability.ledger import SETTLED, Kind, Ledger, Value
+from tests.durability.ledger import Ledger
 from tests.durability.load import LARGE, SMALL
 from tests.durability.scene import Scene, until
+from tests.kit.ledger import SETTLED, Kind, Value
+from tests.kit.node_process import NodeProcess, copy_data
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ class Record:
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     """Journal, segments and message store with several records each."""
     directory = tmp_path_factory.mktemp("base")
-    node = DurableNode(directory)
+    node = NodeProcess(directory)
     scene = Scene(node)
 
     async def act() -> None:
@@ -80,7 +81,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
 
 
 @pytest.fixture
-def node(base: Base, make_node: Callable[..., DurableNode]) -> DurableNode:
+def node(base: Base, make_node: Callable[..., NodeProcess]) -> NodeProcess:
     """A node on a copy of the data."""
     made = make_node()
     copy_data(base.data, made.data)
@@ -175,7 +176,7 @@ CASES: Final = [
 @pytest.mark.parametrize(("file", "deed", "seed"), CASES)
 def test_damage(
     base: Base,
-    node: DurableNode,
+    node: NodeProcess,
     file: str,
     deed: Callable[[bytearray, list[Record], Random], int],
     seed: int,
@@ -226,7 +227,7 @@ def test_damage(
     assert asyncio.run(scene.check()).problems == [], "the same after one more crash"
 
 
-def test_a_file_of_contents_is_gone(base: Base, node: DurableNode) -> None:
+def test_a_file_of_contents_is_gone(base: Base, node: NodeProcess) -> None:
     """Of the message store one file is missing: its messages are, and each is named in the log."""
     path = _largest(node.data, FILES["contents"])
     values = set().union(*(record.values for record in _records(node.data, path)))
@@ -246,7 +247,7 @@ def test_a_file_of_contents_is_gone(base: Base, node: DurableNode) -> None:
 
 
 @pytest.mark.parametrize("name", ["quiet", "later"])
-def test_metadata_are_damaged(base: Base, node: DurableNode, name: str) -> None:
+def test_metadata_are_damaged(base: Base, node: NodeProcess, name: str) -> None:
     """A queue's declaration is broken: what belonged to it is kept in corrupt/, everything else is there."""
     path = node.data / "metadata.log"
     content = bytearray(path.read_bytes())

@@ -9,14 +9,14 @@ from typing import Final
 
 import pytest
 
-from tests.durability.durable_node import DurableNode, StartFailed
-from tests.durability.ledger import Kind
 from tests.durability.load import Publisher
 from tests.durability.scene import MIB, Scene, fill_disk, unchanged, until
+from tests.kit.ledger import Kind
+from tests.kit.node_process import NodeProcess, StartFailed
 
 pytestmark = pytest.mark.slow
 
-MakeNode = Callable[..., DurableNode]
+MakeNode = Callable[..., NodeProcess]
 
 EX_OK: Final = 0
 EX_UNAVAILABLE: Final = 69
@@ -98,7 +98,7 @@ def test_end_on_a_full_disk(small_disk: Path, make_node: MakeNode, ends: str) ->
         # A recovery writes, so it finds no room and says so; or it needs none.
         with contextlib.suppress(StartFailed):
             node.start(NO_ALARM)
-        if not node.is_running():
+        if not node.is_running:
             assert node.exit_code == EX_UNAVAILABLE
             assert "No space left on device" in node.log_text()
         assert "Traceback" not in node.log_text()

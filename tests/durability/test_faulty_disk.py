@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.faulty_disk import FaultyDisk, NoCompiler
+from tests.kit.faulty_disk import FaultyDisk, NoCompiler
 
 PROGRAM = """
 import os, sys

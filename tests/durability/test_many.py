@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from tests.durability.durable_node import DurableNode
-from tests.durability.ledger import Kind
 from tests.durability.scene import MIB, Scene
+from tests.kit.ledger import Kind
+from tests.kit.node_process import NodeProcess
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ PEAK_BYTES: Final = 300 * MIB
 
 
 @pytest.mark.parametrize(("ends", "number"), [("killed", NUMBER), ("stopped", NUMBER // 10)])
-def test_recovery_of_a_long_queue(make_node: Callable[..., DurableNode], ends: str, number: int) -> None:
+def test_recovery_of_a_long_queue(make_node: Callable[..., NodeProcess], ends: str, number: int) -> None:
     """All are there, and the log says how many."""
     node = make_node()
     scene = Scene(node)

@@ -10,13 +10,13 @@ from typing import Final
 import pytest
 
 from node.store.records import JOURNAL_HEADER, MESSAGES_HEADER, METADATA_HEADER, SEGMENT_HEADER
-from tests.durability.durable_node import DurableNode, StartFailed, copy_data
-from tests.durability.ledger import Kind
 from tests.durability.scene import Scene
+from tests.kit.ledger import Kind
+from tests.kit.node_process import NodeProcess, StartFailed, copy_data
 
 pytestmark = pytest.mark.slow
 
-MakeNode = Callable[..., DurableNode]
+MakeNode = Callable[..., NodeProcess]
 EX_UNAVAILABLE: Final = 69
 SETTINGS: Final = {"store.journal_file_size": "65536", "msg_store_file_size_limit": "65536"}
 
@@ -24,7 +24,7 @@ SETTINGS: Final = {"store.journal_file_size": "65536", "msg_store_file_size_limi
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data of a killed node, with files of each kind."""
-    node = DurableNode(tmp_path_factory.mktemp("base"))
+    node = NodeProcess(tmp_path_factory.mktemp("base"))
     scene = Scene(node)
 
     async def act() -> None:
@@ -54,7 +54,7 @@ def listing(directory: Path) -> dict[str, str]:
     return found
 
 
-def refused(node: DurableNode) -> str:
+def refused(node: NodeProcess) -> str:
     """Start a node that must refuse, and see that it changed nothing. Returns: what it says."""
     before = listing(node.data)
     with pytest.raises(StartFailed):
@@ -69,7 +69,7 @@ def refused(node: DurableNode) -> str:
 
 
 @pytest.fixture
-def node(base: Path, make_node: MakeNode) -> DurableNode:
+def node(base: Path, make_node: MakeNode) -> NodeProcess:
     """A node on a copy of the data."""
     made = make_node()
     copy_data(base, made.data)
@@ -85,7 +85,7 @@ def test_another_nodes_directory(base: Path, make_node: MakeNode) -> None:
     assert "this is other@" in line
 
 
-def test_a_second_node(node: DurableNode, make_node: MakeNode) -> None:
+def test_a_second_node(node: NodeProcess, make_node: MakeNode) -> None:
     """While a node runs on it. That one notices nothing."""
     node.start(SETTINGS)
     second = make_node(data=node.data)
@@ -100,7 +100,7 @@ def test_a_second_node(node: DurableNode, make_node: MakeNode) -> None:
     assert node.stop() == 0
 
 
-def test_newer_store(node: DurableNode) -> None:
+def test_newer_store(node: NodeProcess) -> None:
     """store.json says a format that we don't know."""
     path = node.data / "store.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 7'))
@@ -119,7 +119,7 @@ def test_newer_store(node: DurableNode) -> None:
         ("metadata.log", METADATA_HEADER),
     ],
 )
-def test_newer_file(node: DurableNode, pattern: str, header: bytes) -> None:
+def test_newer_file(node: NodeProcess, pattern: str, header: bytes) -> None:
     """Any one file has a later format: it was written by a later version of the node."""
     path = sorted(node.data.glob(pattern))[-1]
     content = path.read_bytes()
@@ -130,13 +130,13 @@ def test_newer_file(node: DurableNode, pattern: str, header: bytes) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"format": "one"}', "\0\0\0\0"])
-def test_damaged_store_file(node: DurableNode, damage: str) -> None:
+def test_damaged_store_file(node: NodeProcess, damage: str) -> None:
     """store.json is not what we wrote."""
     (node.data / "store.json").write_text(damage)
     assert "store.json is damaged" in refused(node)
 
 
-def test_store_file_is_missing(node: DurableNode) -> None:
+def test_store_file_is_missing(node: NodeProcess) -> None:
     """There are our files, but not the one that says so."""
     (node.data / "store.json").unlink()
     assert "store.json is missing" in refused(node)
@@ -162,14 +162,14 @@ def test_a_file(make_node: MakeNode) -> None:
     assert node.data.read_text() == "a file"
 
 
-def test_metadata_without_anything_good(node: DurableNode) -> None:
+def test_metadata_without_anything_good(node: NodeProcess) -> None:
     """No record of metadata.log can be read: starting empty would remove everything."""
     path = node.data / "metadata.log"
     path.write_bytes(b"\xff" * path.stat().st_size)
     assert "metadata.log" in refused(node)
 
 
-def test_read_only(node: DurableNode, small_disk: Path) -> None:
+def test_read_only(node: NodeProcess, small_disk: Path) -> None:
     """A file system that takes no writes; also where nothing is there yet."""
     data = small_disk / "data"
     copy_data(node.data, data)

@@ -54,8 +54,9 @@ from tests.durable_world.model import (
     head_of,
     number_of,
 )
-from tests.durable_world.world import DurableWorld, EagerPager
-from tests.node.broker.harness import Client, Received, check_invariants
+from tests.durable_world.world import DurableWorld
+from tests.kit.pager import EagerPager
+from tests.kit.world import Client, Received, check_invariants
 
 
 class Story:

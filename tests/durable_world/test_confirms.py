@@ -32,7 +32,7 @@ from tests.durable_world.world import (
     confirming,
     confirms,
 )
-from tests.node.broker.harness import Client, check_invariants
+from tests.kit.world import Client, check_invariants
 
 SIZES = (3, LARGE_BYTES)
 

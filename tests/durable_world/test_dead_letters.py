@@ -9,7 +9,7 @@ from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import BasicConsume, BasicNack, BasicReject, QueueDelete
 from node.amqp.properties import Properties
 from tests.durable_world.world import LARGE_BYTES, PERSISTENT, DurableWorld, redelivered
-from tests.node.broker.harness import Client, check_invariants
+from tests.kit.world import Client, check_invariants
 
 STEPS_MAX = 200
 """Steps of the disk, more than any of these stories take."""

@@ -23,7 +23,7 @@ from node.amqp.methods import (
 )
 from node.store.disk import Sync
 from tests.durable_world.world import LARGE_BYTES, PERSISTENT, DurableWorld, confirming
-from tests.node.broker.harness import Client, check_invariants
+from tests.kit.world import Client, check_invariants
 
 
 def until_told(world: DurableWorld, client: Client) -> list[object]:

@@ -19,7 +19,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from tests.durable_world.world import LARGE_BYTES, PERSISTENT, TRANSIENT, DurableWorld
-from tests.node.broker.harness import Client, check_invariants
+from tests.kit.world import Client, check_invariants
 
 COUNT = 30
 

@@ -32,10 +32,10 @@ from tests.durable_world.world import (
     PERSISTENT,
     TRANSIENT,
     DurableWorld,
-    EagerPager,
     redelivered,
 )
-from tests.node.broker.harness import Client, Received, check_invariants
+from tests.kit.pager import EagerPager
+from tests.kit.world import Client, Received, check_invariants
 
 COUNT = 30
 

@@ -35,7 +35,7 @@ from tests.durable_world.world import (
     DurableWorld,
     redelivered,
 )
-from tests.node.broker.harness import Client, check_invariants
+from tests.kit.world import Client, check_invariants
 
 End = Callable[[DurableWorld], None]
 

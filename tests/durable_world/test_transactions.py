@@ -19,7 +19,7 @@ from node.amqp.methods import (
 )
 from node.store.disk import Sync
 from tests.durable_world.world import LARGE_BYTES, PERSISTENT, TRANSIENT, DurableWorld
-from tests.node.broker.harness import Client, check_invariants
+from tests.kit.world import Client, check_invariants
 
 LONG_ENOUGH = 60
 """Steps of the disk, more than any of these transactions take."""

@@ -32,8 +32,6 @@ from node.amqp.properties import Properties
 from node.broker.broker import Broker
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import seed_commands
-from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.replicated_log import DurableLog
 from node.client.connection import Connection
 from node.client.settings import BrokerSettings
@@ -45,8 +43,8 @@ from node.store.metadata_log import MetadataLog
 from node.store.options import StoreOptions
 from node.store.recovery import RecoveredStore, recover
 from node.store.store import Store
-from tests.node.broker.harness import EPOCH_S, START, Client, Diary, Received, World
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.world import EPOCH_S, GUEST, START, Client, Diary, Received, World
 
 PERSISTENT = Properties(delivery_mode=2)
 TRANSIENT = Properties(delivery_mode=1)
@@ -69,31 +67,6 @@ _CLOCK_JUMP_S = 12_345.0
 """From one life of the node to the next the broker's clock is another one."""
 
 _ROUNDS_MAX = 10_000
-
-
-class EagerPager(Pager):
-    """Has all queues page out what they hold, each time memory is sampled.
-
-    keep_bytes: of bodies at the head of a queue, which stay.
-    """
-
-    def __init__(self, keep_bytes: int = 0) -> None:
-        super().__init__(0)
-        self.keep_bytes = keep_bytes
-        self._waiting: list[Queue] = []
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self._waiting)
-
-    def sample(self, used_bytes: int, queues: Iterable[Queue]) -> None:
-        self._waiting = list(queues)
-
-    def turn(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for queue in waiting:
-            if not queue.is_deleted:
-                queue.backlog.page_out(1 << 40, self.keep_bytes)
 
 
 class DurableWorld(World):
@@ -169,14 +142,7 @@ class DurableWorld(World):
         return found
 
     def _seed(self) -> None:
-        for command in seed_commands(
-            vhost="/",
-            user="guest",
-            password_hash=hash_password("guest", b"salt"),
-            hashing_algorithm=SHA256,
-            tags=("administrator",),
-            permissions=(".*", ".*", ".*"),
-        ):
+        for command in GUEST:
             self.submit(command)
 
     def stop(self) -> None:

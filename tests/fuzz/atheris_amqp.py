@@ -18,7 +18,7 @@ with atheris.instrument_imports(include=["node.amqp"]):
     from node.amqp.field_table import check_table, decode_table, encode_table
     from node.amqp.method_codec import decode_method, encode_method
     from node.amqp.properties import decode_properties, encode_properties, read_traits
-    from tests.node.amqp.recorder import Event, Recorder
+    from tests.kit.recorder import Event, Recorder
 
 
 def fuzz_table(data: bytes) -> None:

@@ -1,7 +1,7 @@
 """Whole connections, fed with arbitrary methods in arbitrary order: nothing is ever raised, nothing is lost count of.
 
 Names, tags and arguments come from small pools, so that the clients meet in the same queues; some of what they send is
-nonsense. After each step the invariants of `tests.node.broker.harness` hold and nobody waits for what is there.
+nonsense. After each step the invariants of `tests.kit.world` hold and nobody waits for what is there.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ from node.amqp.properties import Properties
 from node.catalogue.commands import ClearPolicy, Command, DeleteQueue, DeleteUser, DeleteVhost, SetPolicy
 from node.client.settings import BrokerSettings
 from node.queue.storage import MemoryStorage
-from tests.node.broker.harness import Client, World, check_invariants
+from tests.kit.world import Client, World, check_invariants
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 

@@ -13,7 +13,7 @@ from node.amqp.field_table import Table, array, longstr
 from node.amqp.frames import HEARTBEAT, content_frames, frame, method_frame
 from node.amqp.methods import BasicAck, BasicNack, BasicPublish, ConnectionClose, TxSelect
 from node.amqp.properties import Properties, content_header
-from tests.node.amqp.recorder import ContentFrame, Event, Fault, Publish, Recorder
+from tests.kit.recorder import ContentFrame, Event, Fault, Publish, Recorder
 
 FRAME_MAX = 64
 CONTENT_MAX = 70

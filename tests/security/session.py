@@ -22,13 +22,14 @@ from node.amqp.field_table import encode_table, longstr, table
 from node.amqp.method_codec import encode_method
 from node.amqp.properties import Properties
 from node.io.control import request
-from tests.adversity.node_process import ROOT
-from tests.conformance.amqp_client import Connection, ConnectionEnded
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.amqp_client import Connection, ConnectionEnded
+from tests.kit.authority import Authority
+from tests.kit.cluster_processes import START_S, until
+from tests.kit.http_api import HttpApi, quote
+from tests.kit.node_process import HOST, NodeProcess, start_command
 from tests.kit.patience import patience
-from tests.kit.ports import free_port
-from tests.node.io.test_tls import Authority
-from tests.node.process.processes import HOST, START_S, until
+from tests.kit.ports import free_ports
+from tests.kit.server_process import ROOT
 from tests.security.canaries import canary
 
 NAMES: Final = ("n1", "n2", "n3")
@@ -70,75 +71,43 @@ CONTENTS: Final = {
 """What its owner may ask for again, and which is on disk. It may not be in a log, nor in what commands print."""
 
 
-class Node:
+class WatchedNode(NodeProcess):
     """`fluffle start` of one member, under the watch of `watched_node`."""
 
+    stop_s = COMMAND_S
+
     def __init__(self, session: "Session", name: str) -> None:
-        self.name = f"{name}@localhost"
-        self.host = HOST
-        self.port, self.peer_port, self.http_port, self.tls_port = (free_port() for _ in range(4))
+        directory = session.directory / name
+        directory.mkdir()
+        super().__init__(directory, f"{name}@localhost", environment=session.environment)
+        self.port, self.peer_port, self.http_port, self.tls_port = free_ports(4)
         self.management_url = f"http://{HOST}:{self.http_port}"
-        self.directory = session.directory / name
-        self.directory.mkdir()
-        self.data = self.directory / "data"
-        self.notes = self.directory / "notes"
-        self.environment: dict[str, str] = {}
-        self._session = session
-        self._process: subprocess.Popen[bytes] | None = None
+        self.notes = directory / "notes"
 
-    def configure(self, settings: Mapping[str, str]) -> None:
-        """Write fluffle.conf."""
-        lines = "".join(f"{key} = {value}\n" for key, value in settings.items())
-        (self.directory / "fluffle.conf").write_text(lines)
-
-    def launch(self) -> None:
+    def launch(self, settings: Mapping[str, str] | None = None) -> None:
         """Start it, with a umask that forbids nobody anything."""
-        command = [sys.executable, "-m", "tests.security.watched_node", str(self.notes), "start"]
-        command += ["--name", self.name, "--data", str(self.data), "--listen", f"{HOST}:{self.port}"]
-        command += ["--peer", f"{HOST}:{self.peer_port}", "--management", f"{HOST}:{self.http_port}"]
-        command += ["--telemetry", str(self.directory / "telemetry")]
-        command += ["--config", str(self.directory / "fluffle.conf")]
-        with (self.directory / "console").open("wb") as console:
-            self._process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**self._session.environment, **self.environment},
-                stdout=console,
-                stderr=console,
-                umask=0,
-            )
-
-    @property
-    def console(self) -> str:
-        """What it has printed."""
-        return (self.directory / "console").read_text(errors="replace")
+        if settings is not None:
+            self.configure(settings)
+        command = start_command(
+            self.name,
+            self.data,
+            listen=f"{HOST}:{self.port}",
+            peer=f"{HOST}:{self.peer_port}",
+            management=f"{HOST}:{self.http_port}",
+            config=self.config_path,
+            program=("-m", "tests.security.watched_node", str(self.notes), "start"),
+        )
+        self._spawn([*command, "--telemetry", str(self.directory / "telemetry")], self.environment, umask=0)
 
     def is_ready(self) -> bool:
         """Whether it serves, and sees the others do so."""
-        assert self._process is not None
-        assert self._process.poll() is None, self.console[-4000:]
+        assert self.exit_code is None, self.log_text()[-4000:]
         status = request(str(self.data), "cluster_status", {}, timeout_s=10)
         return len(status["running_nodes"]) == len(NAMES)
 
     def proc(self, name: str) -> bytes:
         """A file of /proc/PID."""
-        assert self._process is not None
-        return Path(f"/proc/{self._process.pid}/{name}").read_bytes()
-
-    def stop(self) -> int:
-        """SIGTERM. Returns: the exit code."""
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            return self._process.wait(COMMAND_S)
-        finally:
-            self.kill()
-
-    def kill(self) -> None:
-        """End it, whatever it does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        return Path(f"/proc/{self.pid}/{name}").read_bytes()
 
 
 class Session:
@@ -147,7 +116,7 @@ class Session:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.environment = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(directory)}
-        self.nodes = [Node(self, name) for name in NAMES]
+        self.nodes = [WatchedNode(self, name) for name in NAMES]
         self.printed: dict[str, str] = {}
         """What commands printed and HTTP answered, by what was asked."""
         self.told: dict[str, str] = {}
@@ -188,9 +157,7 @@ class Session:
     def logs(self) -> list[Path]:
         """Whatever is a log: what was printed, files of log lines, requests over HTTP."""
         return [
-            path
-            for node in self.nodes
-            for path in (node.directory / "console", *(node.directory / "logs").rglob("*"))
+            path for node in self.nodes for path in (node.log_path, *(node.directory / "logs").rglob("*"))
         ]
 
     def kept(self) -> list[Path]:
@@ -238,15 +205,13 @@ class Session:
                     "ssl_options.keyfile": identity.key_file,
                     "ssl_options.password": PASSWORDS["key password"],
                 }
-            node.environment = {
-                "RABBITMQ_ENABLED_PLUGINS": "rabbitmq_management,rabbitmq_prometheus,rabbitmq_event_exchange"
-            }
+            plugins = "rabbitmq_management,rabbitmq_prometheus,rabbitmq_event_exchange"
+            node.environment["RABBITMQ_ENABLED_PLUGINS"] = plugins
             if node is self.nodes[-1]:
                 node.environment["FLUFFLE_CLUSTER_SECRET"] = PASSWORDS["cluster secret"]
             else:
                 settings["cluster.secret_file"] = str(secret)
-            node.configure(settings)
-            node.launch()
+            node.launch(settings)
         for node in self.nodes:
             until(node.is_ready, f"{node.name} serves", START_S * patience())
 

@@ -4,7 +4,7 @@ import ast
 import re
 from functools import cache
 
-from tests.adversity.node_process import ROOT
+from tests.kit.server_process import ROOT
 
 _TEST = re.compile(r"`([\w/]+\.py)(?:::(test_\w+))?`")
 _PARTS = ("Hostile clients", "Rules of security")

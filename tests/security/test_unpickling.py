@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.adversity.node_process import ROOT
+from tests.kit.server_process import ROOT
 from tests.security.session import Session
 
 FOLDERS: Final = ("node", "cluster", "spark_ops")

@@ -3,9 +3,9 @@
 Source: reliability §5.2 (mutation audit).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,6 +38,7 @@ from node.store import rereading
 from node.store.completeness import Completeness
 from node.store.queue_index import QueueIndex
 from node.store.scrubber import Scrubber
+from tests.sim.audit import put_back
 
 
 def _confirm_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -214,7 +215,7 @@ def _copy_stays_on_disk(patch: pytest.MonkeyPatch) -> None:
     """A copy that is given up is not dropped, and all of a queue's copies have one name."""
     patch.setattr("node.broker.broker.stored_uid", lambda uid, copy: uid)
     patch.setattr("node.store.copies.stored_uid", lambda uid, copy: uid)
-    patch.setattr("tests.sim.mirror_node.stored_uid", lambda uid, copy: uid)
+    patch.setattr("tests.kit.recovery.stored_uid", lambda uid, copy: uid)
     patch.setattr(QueueIndex, "drop", lambda self: None)
 
 
@@ -566,9 +567,5 @@ has a history of its own.
 """
 
 
-@contextmanager
-def bug(name: str) -> Iterator[None]:
-    """Have the bug while the context lasts."""
-    with pytest.MonkeyPatch.context() as patch:
-        BUGS[name](patch)
-        yield
+bug = partial(put_back, BUGS)
+"""`with bug(name):` has it while the context lasts."""

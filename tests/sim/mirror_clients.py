@@ -42,7 +42,7 @@ from node.amqp.methods import (
     TxSelectOk,
 )
 from node.amqp.properties import Properties
-from tests.node.broker.harness import Received
+from tests.kit.world import Received
 from tests.sim.mirror_ledger import Ledger, Message
 from tests.sim.mirror_world import Node, SimClient, Timeline, Violation
 

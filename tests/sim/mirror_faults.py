@@ -418,7 +418,7 @@ class Run:
         """A node is short of memory."""
         for node in self.world.serving:
             if self.random.random() < 0.6:
-                node.pager.page(list(node.broker.local_queues))
+                node.pager.sample(0, node.broker.local_queues)
                 node.busy()
 
     def disk(self) -> None:

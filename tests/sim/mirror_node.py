@@ -7,30 +7,25 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.mirror.copy import Copy
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from node.broker.broker import Broker
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, NodeUp
-from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.snapshot import everything
 from node.client.connection import Connection
 from node.client.observer import MirrorEvent
 from node.client.peer import Peer
 from node.client.settings import BrokerSettings
-from node.queue.mirroring import RecoveredCopy
-from node.queue.paging import Pager
-from node.queue.queue import Queue
 from node.scheduling.timers import Timers
-from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim
 from node.store.options import StoreOptions
-from node.store.recovery import recover
 from node.store.store import Store
-from tests.node.broker.harness import EPOCH_S, Client, Diary, Received
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.pager import EagerPager
+from tests.kit.recovery import recover_mirrored
+from tests.kit.world import EPOCH_S, Client, Diary, Received
 
 OPTIONS: Final = StoreOptions(
     embed_max_bytes=250,
@@ -48,35 +43,10 @@ RING: Final = 0
 REMOTE: Final = 1
 """Topics of frames."""
 _TURNS_MAX: Final = 300
-_WITHOUT_END: Final = 1 << 40
 
 
 class Violation(AssertionError):
     """Something went wrong that never may."""
-
-
-class EagerPager(Pager):
-    """Pages out whatever there is when it is told so."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-        self._waiting: list[Any] = []
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self._waiting)
-
-    def page(self, queues: list[Queue]) -> None:
-        """Page out these and all copies."""
-        self._waiting = [queue.backlog for queue in queues] + list(self.copies())
-
-    def turn(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if isinstance(each, Copy):
-                each.page_out(_WITHOUT_END)
-            else:
-                each.page_out(_WITHOUT_END, keep_bytes=0)
 
 
 class SimClient(Client):
@@ -218,7 +188,6 @@ class Node:
         self.store.wake = self.busy
         self.store.on_relieved = broker.relieved
         self._recover()
-        self.store.begin()
         member = catalogue.member(self.name)
         world.submit(
             NodeUp(self.name, member.node_id if member else self.name, f"{self.name}:1"), self, self._enter
@@ -249,27 +218,9 @@ class Node:
         return broker
 
     def _recover(self) -> None:
-        """As `node.io.persistence`."""
-        broker = self.broker
-        live = {
-            stored_uid(queue.record.uid, queue.record.copy): queue
-            for queue in broker.local_queues
-            if queue.is_durable
-        }
-        copies = recoverable_copies(broker.catalogue, self.name)
-        wanted = {uid: stored(queue.record, queue.record.copy) for uid, queue in live.items()}
-        wanted.update((uid, stored(record, copy)) for uid, (record, copy) in copies.items())
-        found = recover(self.disk, self.store, wanted, now=lambda: 0.0, copies=copies)
-        self.mirrors.is_store_whole = found.is_whole
+        found = recover_mirrored(self.name, self.broker, self.mirrors, self.disk, self.store)
         for finding in found.findings:
             self.world.trace(f"{self.name} finds {finding}")
-        for uid, queue in live.items():
-            queue.restore(found.queues[uid].next_seq, found.queues[uid].pages)
-        for uid, (record, copy) in copies.items():
-            each, storage = found.queues[uid], broker.open_storage(record, copy)
-            self.mirrors.recovered(
-                record, RecoveredCopy(storage, copy, each.next_seq, each.pages, each.is_clean)
-            )
 
     def _enter(self, incarnation: int) -> None:
         self.entered = incarnation

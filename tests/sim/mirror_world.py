@@ -2,7 +2,7 @@
 
     world = MirrorWorld(seed)       world.start("n1")       world.run(2.0)       world.crash("n1", power=True)
 
-Real: Broker, Connection, Channel, Store, Peers, Mirrors with their rings. Simulated: disks (tests.node.store), links
+Real: Broker, Connection, Channel, Store, Peers, Mirrors with their rings. Simulated: disks (tests.kit.disk), links
 (in order and exactly once between two incarnations), the log (each node applies it at its own pace), time.
 The parts are put together as `node.io.persistence` and `node.clustering.cluster` do it. Source: reliability §5.2.
 """
@@ -16,8 +16,8 @@ from random import Random
 from typing import Any
 
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import Command, NodeDown, PutMember, seed_commands
-from node.catalogue.passwords import SHA256, hash_password
+from node.catalogue.commands import Command, NodeDown, PutMember
+from tests.kit.world import GUEST
 from tests.sim.mirror_node import REMOTE, RING, Node, SimClient, Violation
 
 __all__ = ["Link", "MirrorWorld", "Node", "SimClient", "Violation"]
@@ -132,14 +132,7 @@ class MirrorWorld(Timeline):
         self.nodes = {name: Node(self, name) for name in names}
         for name in names:
             self._append(PutMember(name, f"{name}:1", name, "disc"))
-        for command in seed_commands(
-            vhost="/",
-            user="guest",
-            password_hash=hash_password("guest", b"salt"),
-            hashing_algorithm=SHA256,
-            tags=("administrator",),
-            permissions=(".*", ".*", ".*"),
-        ):
+        for command in GUEST:
             self._append(command)
 
     # --- nodes ---

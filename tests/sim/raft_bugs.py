@@ -3,8 +3,7 @@
 Source: reliability §5.2 (mutation audit), §3 (the bugs of PySyncObj that we guard against).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from cluster.metadata.raft_pb2 import Batch
 from cluster.metadata.replica import Replica
 from cluster.metadata.sessions import Sessions
 from cluster.metadata.wire import CoreMessage
+from tests.sim.audit import put_back
 
 
 def _no_barrier(patch: pytest.MonkeyPatch) -> None:
@@ -138,9 +138,5 @@ LIVENESS_BUGS = ("stuck leader stays", "resignation waits")
 """Those that lose nothing, and stand still."""
 
 
-@contextmanager
-def bug(name: str) -> Iterator[None]:
-    """Have the bug while the context lasts."""
-    with pytest.MonkeyPatch.context() as patch:
-        BUGS[name](patch)
-        yield
+bug = partial(put_back, BUGS)
+"""`with bug(name):` has it while the context lasts."""

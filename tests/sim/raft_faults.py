@@ -9,7 +9,7 @@ Source: reliability §5.2.
 from collections.abc import Callable
 from random import Random
 
-from tests.sim.raft_world import OPTIONS, Profile, World, parameter
+from tests.kit.raft_world import OPTIONS, Profile, World, parameter
 
 DISTURBED_S = 12.0
 """How long everything may go wrong, in virtual seconds."""

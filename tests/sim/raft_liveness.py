@@ -10,8 +10,8 @@ Source: reliability §5.2.
 from random import Random
 from typing import Final
 
+from tests.kit.raft_world import World, parameter
 from tests.sim.raft_faults import Campaign, state
-from tests.sim.raft_world import World, parameter
 
 DISTURBED_S: Final = 4.0
 """How long anything may go wrong before."""

@@ -5,8 +5,8 @@ back are not repeated here. Source: reliability §4.12, §4.13, §5.2 (mutation 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 from node.queue.queue import Queue
+from tests.sim.audit import put_back
 
 Patch = pytest.MonkeyPatch
 
@@ -39,7 +40,7 @@ def _patch_died(patch: Patch, died: Callable[..., View]) -> None:
     for module in (
         "node.catalogue.mirrors.views",
         "node.catalogue.mirrors.mirrored_queues",
-        "tests.cluster.gm_ring.ring",
+        "tests.kit.ring",
     ):
         patch.setattr(f"{module}.died", died)
 
@@ -503,7 +504,7 @@ IN_ANY_ORDER: dict[str, Callable[[Patch], None]] = {
     "begins silently": _begins_silently,
     "late and alone": _late_and_alone,
 }
-"""What members alone come upon, by seeds (`tests.cluster.gm_ring.ring.drive`)."""
+"""What members alone come upon, by seeds (`tests.kit.ring.drive`)."""
 
 BUGS: dict[str, Callable[[Patch], None]] = {
     **IN_ANY_ORDER,
@@ -540,9 +541,5 @@ HARMLESS: dict[str, Callable[[Patch], None]] = {
 """Other ways that are right, too: no seed may object."""
 
 
-@contextmanager
-def bug(name: str) -> Iterator[None]:
-    """Have the bug while the context lasts."""
-    with Patch.context() as patch:
-        ({**BUGS, **HARMLESS})[name](patch)
-        yield
+bug = partial(put_back, BUGS | HARMLESS)
+"""`with bug(name):` has it while the context lasts."""

@@ -12,9 +12,9 @@ from node.amqp.methods import BasicAck, BasicGet
 from node.catalogue.commands import ChangeView, SetPolicy
 from node.catalogue.mirrors.views import ActivateMirror, AddMirror, DropMirror, TookOver, ViewChange
 from node.queue.queue import Queue
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
-    Cluster,
+    DiskCluster,
     id_on,
     mirrored,
     proposed,
@@ -22,12 +22,12 @@ from tests.cluster.mirror.disk_nodes import (
     publisher_of,
     record_of,
 )
-from tests.node.broker.harness import Client
+from tests.kit.world import Client
 
 ACK = [BasicAck(delivery_tag=1)]
 
 
-def at_rest(cluster: Cluster) -> None:
+def at_rest(cluster: DiskCluster) -> None:
     """I11, I12: the queue confirms, nothing is left over, and all copies are the same."""
     cluster.is_held = False
     cluster.settle()
@@ -54,35 +54,35 @@ def at_rest(cluster: Cluster) -> None:
             assert copy.next_seq == leader.next_seq
 
 
-def nothing_is_damaged(cluster: Cluster) -> None:
+def nothing_is_damaged(cluster: DiskCluster) -> None:
     """Nobody got nonsense from anybody, and no copy had to be made anew for it."""
     for node in cluster:
         assert not node.faults
         assert not any("Giving up the copy" in text for text in node.events), node.events
 
 
-def spread(nodes: tuple[str, ...], copies: tuple[str, ...]) -> Cluster:
+def spread(nodes: tuple[str, ...], copies: tuple[str, ...]) -> DiskCluster:
     """`q` on some of the nodes only, its master on the first of them."""
-    cluster = Cluster(*nodes)
+    cluster = DiskCluster(*nodes)
     want_copies(cluster, *copies)
     cluster.declare_mirrored("q", *copies)
     return cluster
 
 
-def want_copies(cluster: Cluster, *nodes: str) -> None:
+def want_copies(cluster: DiskCluster, *nodes: str) -> None:
     """A policy has the queue on these nodes."""
     wanted = {"ha-mode": "nodes", "ha-params": list(nodes), "ha-sync-mode": "automatic"}
     cluster.submit(SetPolicy("/", "ha", "^q", wanted))
     cluster.wait(3.0)
 
 
-def change(cluster: Cluster, *changes: ViewChange) -> None:
+def change(cluster: DiskCluster, *changes: ViewChange) -> None:
     """Have changes committed, which nobody need have applied."""
     uid = record_of(cluster).uid
     cluster.log += [(ChangeView("/", "q", uid, each), "", 0, None) for each in changes]
 
 
-def said(cluster: Cluster, node: str) -> Client:
+def said(cluster: DiskCluster, node: str) -> Client:
     """A client that has published a message at a node."""
     client = publisher_of(cluster[node])
     client.publish(1, "q", b"1", properties=PERSISTENT)
@@ -233,7 +233,7 @@ def handed_over_and_back() -> None:
     at_rest(cluster)
 
 
-def _unacknowledged() -> Cluster:
+def _unacknowledged() -> DiskCluster:
     """n3 has handed over to n1. Its last word has come to all; n2 alone doesn't know that."""
     cluster = mirrored("n1", "n2", "n3")
     cluster.transfer("q", "n3")

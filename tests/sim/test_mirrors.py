@@ -23,7 +23,7 @@ from tests.cluster.mirror import (
     test_total_restart,
 )
 from tests.cluster.mirror.test_follower import two_origins_wait
-from tests.seeds import fresh_seeds
+from tests.kit.seeds import fresh_seeds
 from tests.sim.audit import finding_seed
 from tests.sim.mirror_bugs import AUDIT, OF_STORIES, bug
 from tests.sim.mirror_faults import run_seed

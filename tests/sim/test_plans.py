@@ -4,50 +4,25 @@ FLUFFLE_SIM=plans:N runs one seed; MIRROR_SEEDS=N runs the seeds from 0 to N; el
 fresh ones while there is time.
 """
 
-import os
-from collections import Counter
-from time import monotonic
 from typing import Any
 
 import pytest
 
 from node.catalogue.mirrors import mirrored_queues, plan_steps, views
-from tests.seeds import fresh_seeds
-from tests.sim.audit import finding_seed
+from tests.sim.audit import count_seeds, finding_seed
 from tests.sim.mirror_plans import NeededCopyTaken, run_plans
 
 FIXED_SEEDS = 6
 TIME_BOX_S = 8.0
-KIND, _, NUMBER = os.environ.get("FLUFFLE_SIM", "").partition(":")
-
-
-def _run(first: int, end: int, total: Counter[str]) -> None:
-    for seed in range(first, end):
-        try:
-            total.update(run_plans(seed).counts)
-        except Exception as error:
-            raise AssertionError(f"FLUFFLE_SIM=plans:{seed} {type(error).__name__}: {error}") from error
 
 
 @pytest.mark.slow
 def test_seeds() -> None:
     """Nothing confirmed is lost, no copy goes that is needed, and all is well once it is healed."""
-    total = Counter[str]()
-    if KIND == "plans":
-        _run(int(NUMBER), int(NUMBER) + 1, total)
-        print(total)
-        return
-    if count := int(os.environ.get("MIRROR_SEEDS", "0")):
-        _run(0, count, total)
-        print(f"plans: {dict(total)}")
-        return
-    _run(0, FIXED_SEEDS, total)
-    end, seed = monotonic() + TIME_BOX_S, fresh_seeds()
-    while monotonic() < end:
-        _run(seed, seed + 1, total)
-        seed += 1
-    assert total["plans: steps"], total
-    assert total["plans: drop_mirror done"], total
+    total = count_seeds("plans", lambda seed: run_plans(seed).counts, fixed=FIXED_SEEDS, box_s=TIME_BOX_S)
+    if total is not None:
+        assert total["plans: steps"], total
+        assert total["plans: drop_mirror done"], total
 
 
 def _drops_are_believed(patch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from cluster.metadata.journal_file import JournalUnreadable
 from tests.cluster.metadata import test_replica
+from tests.kit.raft_checks import Violation
 from tests.sim.audit import finding_seed
 from tests.sim.raft_bugs import BUGS, LIVENESS_BUGS, bug
-from tests.sim.raft_checks import Violation
 from tests.sim.raft_faults import run_seed
 from tests.sim.raft_liveness import run_liveness_seed
 

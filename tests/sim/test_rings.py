@@ -13,10 +13,10 @@ from time import monotonic
 
 import pytest
 
-from tests.cluster.gm_ring.ring import Ring, drive
 from tests.cluster.mirror import test_follower, test_group, test_total_restart
 from tests.cluster.transport import test_stream
-from tests.seeds import fresh_seeds
+from tests.kit.ring import Ring, drive
+from tests.kit.seeds import fresh_seeds
 from tests.sim import ring_stories as stories
 from tests.sim.audit import finding_seed
 from tests.sim.mirror_faults import UnwantedPromotion, run_seed

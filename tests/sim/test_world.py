@@ -14,7 +14,7 @@ from time import monotonic
 
 import pytest
 
-from tests.seeds import fresh_seeds
+from tests.kit.seeds import fresh_seeds
 from tests.sim.audit import finding_seed
 from tests.sim.mirror_world import Violation
 from tests.sim.world_bugs import AUDIT, BUGS, NOT_FOUND, bug

@@ -14,9 +14,9 @@ from typing import Any
 from cluster.metadata.journal_file import Image, new_head, piece_payloads, write_image
 from cluster.metadata.raft_log import import_catalogue
 from cluster.metadata.snapshots import first_entries
-from node.catalogue.commands import Command, PutMember, seed_commands
+from node.catalogue.commands import Command, PutMember
 from node.catalogue.events import Event, LeasesRenewed, ViewChanged
-from node.catalogue.passwords import SHA256, hash_password
+from tests.kit.world import GUEST
 from tests.sim.mirror_world import Timeline, Violation
 from tests.sim.world_links import Links
 from tests.sim.world_node import WorldNode
@@ -116,12 +116,5 @@ def _form(node: WorldNode, names: tuple[str, ...]) -> None:
 def _first_items(names: tuple[str, ...]) -> tuple[bytes, ...]:
     """The metadata that the cluster begins with."""
     commands: list[Command[Any]] = [PutMember(name, f"{name}:1", f"id-{name}") for name in names]
-    commands += seed_commands(
-        vhost="/",
-        user="guest",
-        password_hash=hash_password("guest", b"salt"),
-        hashing_algorithm=SHA256,
-        tags=("administrator",),
-        permissions=(".*", ".*", ".*"),
-    )
+    commands += GUEST
     return tuple(import_catalogue(commands))

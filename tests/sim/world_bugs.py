@@ -3,8 +3,8 @@
 They are those of the other simulators, and some that only this one can have. Source: reliability §5.2 (mutation audit).
 """
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,6 +24,7 @@ from node.store import message_store
 from node.store.disk import Append
 from node.store.message_store import MessageStore
 from tests.sim import mirror_bugs, raft_bugs
+from tests.sim.audit import put_back
 from tests.sim.world_histories import HISTORIES
 from tests.sim.world_node import WorldNode
 
@@ -175,9 +176,5 @@ of what is done here is done with messages.
 """
 
 
-@contextmanager
-def bug(name: str) -> Iterator[None]:
-    """Have the bug while the context lasts."""
-    with pytest.MonkeyPatch.context() as patch:
-        BUGS[name](patch)
-        yield
+bug = partial(put_back, BUGS)
+"""`with bug(name):` has it while the context lasts."""

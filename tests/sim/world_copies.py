@@ -19,7 +19,7 @@ from node.scheduling.timers import Timers
 from node.store.copies import stored
 from node.store.recovery import recover
 from node.store.store import Store
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 from tests.sim.mirror_ledger import Ledger, Message
 from tests.sim.mirror_node import OPTIONS
 from tests.sim.mirror_world import Violation

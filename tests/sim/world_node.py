@@ -45,10 +45,10 @@ from node.io.disk import HUNG_S
 from node.store.directory import StoreError
 from node.store.disk import READING, Step, Sync
 from node.store.records import NewerFormat
-from tests.node.broker.harness import EPOCH_S
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.raft_checks import WatchedLog
+from tests.kit.world import EPOCH_S
 from tests.sim.mirror_node import OPTIONS, Node
-from tests.sim.raft_checks import WatchedLog
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -402,7 +402,6 @@ class WorldNode(Node):
             self.store.on_relieved = broker.relieved
             self.store.on_broken = self._store_broken
             self._recover()
-            self.store.begin()
         except BaseException:
             self._forget_broker()
             raise

@@ -3,7 +3,7 @@
     python -m tests.sim.world_runner --safety 20000 --liveness 5000 [--first N] [--jobs N]
     FLUFFLE_SIM=safety:7 python -m pytest tests/sim/test_world.py
 
-`--first` is by default the number of this run (`tests.seeds`), so that each run tries others; it is printed, and kept
+`--first` is by default the number of this run (`tests.kit.seeds`), so each run tries others; it is printed, and kept
 in `var/seeds`. A seed that fails is never run again by itself.
 """
 
@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from time import process_time
 from typing import Final, NamedTuple
 
-from tests import seeds
+from tests.kit import seeds
 from tests.sim.world_faults import MODES, run_seed
 
 CHUNK: Final = 50

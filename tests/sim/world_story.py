@@ -160,7 +160,7 @@ class Story(WorldRun):
         for _ in range(3):
             self.world.run(1.0)
             for node in self.world.serving:
-                node.pager.page(list(node.broker.local_queues))
+                node.pager.sample(0, node.broker.local_queues)
                 node.busy()
 
     def page_all(self) -> None:

@@ -8,30 +8,33 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.node.process.processes import HOST, WAIT_S, Process, Processes, until
+from tests.kit.cluster_processes import (
+    HOST,
+    WAIT_S,
+    MemberProcess,
+    cluster_processes,
+    until,
+)
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 ALL = '{"ha-mode":"all"}'
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[list[Process]]:
+def nodes(tmp_path: Path) -> Iterator[list[MemberProcess]]:
     """Three nodes that mirror all queues."""
-    processes = Processes(tmp_path)
-    try:
+    with cluster_processes(tmp_path) as processes:
         formed = processes.formed("n1", "n2", "n3")
         formed[0].ask("set_policy", vhost="/", name="ha", pattern="", definition=ALL, apply_to="queues")
         yield formed
-    finally:
-        processes.close()
 
 
-def connected(node: Process) -> "contextlib.closing[pika.BlockingConnection]":
+def connected(node: MemberProcess) -> "contextlib.closing[pika.BlockingConnection]":
     """A connection that is closed at the end of a `with`."""
     return contextlib.closing(pika.BlockingConnection(pika.ConnectionParameters(HOST, node.port)))
 
 
-def consumed(node: Process, count: int) -> list[bytes]:
+def consumed(node: MemberProcess, count: int) -> list[bytes]:
     """What a consumer gets and acknowledges, until it has so many different messages."""
     got: list[bytes] = []
     with connected(node) as connection:
@@ -48,7 +51,7 @@ def consumed(node: Process, count: int) -> list[bytes]:
     return got
 
 
-def test_a_mirrored_queue_outlives_its_master(nodes: list[Process]) -> None:
+def test_a_mirrored_queue_outlives_its_master(nodes: list[MemberProcess]) -> None:
     """Declared on one node, published to on the second; the first is killed; consumed on the third."""
     first, second, third = nodes
     wanted = [b"%d" % number for number in range(20)]
@@ -66,7 +69,7 @@ def test_a_mirrored_queue_outlives_its_master(nodes: list[Process]) -> None:
     assert consumed(third, len(wanted)) == wanted
 
 
-def is_served_without(gone: Process, node: Process) -> bool:
+def is_served_without(gone: MemberProcess, node: MemberProcess) -> bool:
     """Whether the queue's master is on a node that runs, as this one sees it."""
     [ring] = node.ask("list_rings", vhost="/")["rings"]
     return bool(ring["state"] == "live" and ring["master"] != gone.name)

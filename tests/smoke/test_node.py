@@ -6,31 +6,28 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.node.process.processes import HOST, Process, Processes
+from tests.kit.cluster_processes import HOST, MemberProcess, cluster_processes
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Process]:
+def node(tmp_path: Path) -> Iterator[MemberProcess]:
     """A node alone."""
-    processes = Processes(tmp_path)
-    try:
+    with cluster_processes(tmp_path) as processes:
         alone = processes.make("n1", is_plain=True)
         alone.start()
         yield alone
-    finally:
-        processes.close()
 
 
-def channel_to(node: Process) -> "pika.adapters.blocking_connection.BlockingChannel":
+def channel_to(node: MemberProcess) -> "pika.adapters.blocking_connection.BlockingChannel":
     """A channel of a new connection, which ends with the node."""
     channel = pika.BlockingConnection(pika.ConnectionParameters(HOST, node.port)).channel()
     channel.confirm_delivery()
     return channel
 
 
-def test_confirmed_messages_outlive_the_process(node: Process) -> None:
+def test_confirmed_messages_outlive_the_process(node: MemberProcess) -> None:
     """Routed by a topic; a client had one that it had not acknowledged."""
     channel = channel_to(node)
     channel.exchange_declare("x", "topic", durable=True)

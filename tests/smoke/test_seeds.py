@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from tests.cluster.gm_ring.ring import drive
 from tests.durable_world.story import Story
+from tests.kit.ring import drive
 from tests.node.store.store_world import World
 from tests.sim import mirror_faults, raft_faults, world_faults
 

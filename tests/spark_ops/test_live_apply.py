@@ -25,11 +25,12 @@ from spark_ops.planning import plan as plans
 from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
 from spark_ops.planning.steps import Move, placement_of, steps_of, waves_of
 from spark_ops.planning.topology import rows_of
-from tests.conformance.cluster_api import Cluster, await_true
-from tests.conformance.fluffle_process import ROOT
-from tests.conformance.http_api import HttpApi
-from tests.conformance.managed_fluffle import managed, start_managed_cluster
-from tests.conformance.mirror_steps import await_shape, delete_queues, set_mirroring
+from tests.kit.http_api import HttpApi
+from tests.kit.managed_fluffle import managed, start_managed_cluster
+from tests.kit.mirror_steps import await_shape, delete_queues, set_mirroring
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster
+from tests.kit.server_process import ROOT
 from tests.spark_ops.gate import Gate, Side
 
 pytestmark = pytest.mark.slow
@@ -183,7 +184,7 @@ def test_apply_and_rollback_under_load(
     for each in (*publishers.values(), watcher):
         each.start()
     try:
-        await_true(lambda: all(len(each.confirmed) > 100 for each in publishers.values()), "load")
+        wait_until(lambda: all(len(each.confirmed) > 100 for each in publishers.values()), "load")
         before = rows(apis[1])
         plan = even_plan(cluster, before)
         path, undo = tmp_path / "plan.json", tmp_path / "undo.json"
@@ -192,7 +193,7 @@ def test_apply_and_rollback_under_load(
         assert shape(rows(apis[0])) == shape(before)
         assert main(["apply", str(path), "--yes", "--wave", "1"]) == 0
         assert main(["resume", plan.plan_id[7:17]]) == 0
-        await_true(lambda: shape(rows(apis[2])) != {} and len(_extra(rows(apis[2]))) == 0, "no copy too many")
+        wait_until(lambda: shape(rows(apis[2])) != {} and len(_extra(rows(apis[2]))) == 0, "no copy too many")
         after = shape(rows(apis[0]))
         one, two, three = (node.name for node in nodes)
         assert after == {
@@ -205,7 +206,7 @@ def test_apply_and_rollback_under_load(
         assert main(["apply", str(undo), "--yes", "--json"]) == 0
         shown = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert set(shown["steps"].values()) <= {"done", "skipped"}
-        await_true(lambda: shape(rows(apis[2])) == shape(before), "as it was")
+        wait_until(lambda: shape(rows(apis[2])) == shape(before), "as it was")
         time.sleep(1)
     finally:
         for each in (*publishers.values(), watcher):
@@ -268,7 +269,7 @@ def test_killed_and_resumed(
     assert main(["resume", plan.plan_id]) == 0
     assert "is done" in capsys.readouterr().out
     one, two, three = (node.name for node in nodes)
-    await_true(
+    wait_until(
         lambda: (
             shape(rows(api))
             == {

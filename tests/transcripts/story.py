@@ -30,7 +30,7 @@ from node.amqp.frames import HEARTBEAT, content_frames, method_frame
 from node.amqp.methods import METHODS, BasicPublish, ChannelOpen, ChannelOpenOk, FieldType
 from node.amqp.properties import Properties, content_header
 from node.catalogue.commands import SetPolicy
-from tests.node.broker.harness import Client, Received, World
+from tests.kit.world import Client, Received, World
 from tests.transcripts.script import INDENT, main, retold
 
 STORIES: Final = sorted(Path(__file__).parent.glob("*.txt"))

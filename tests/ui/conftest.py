@@ -13,9 +13,10 @@ import pika
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.conformance.cluster_api import Cluster, await_true
-from tests.conformance.http_api import HttpApi
-from tests.conformance.managed_fluffle import ManagedNode, managed, start_managed_cluster
+from tests.kit.http_api import HttpApi
+from tests.kit.managed_fluffle import ManagedNode, managed, start_managed_cluster
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster
 from tests.ui import content
 from tests.ui.browser import DESKTOP, PHONE, Watch, chromium
 from tests.ui.frame import log_in
@@ -70,7 +71,7 @@ def filled(site: Site) -> Iterator[str]:
     """The cluster with something to look at; the name of a connection that stays. Its client is on the last node."""
     api = HttpApi(site.nodes[0])
     connection = content.fill(api, site.nodes[-1])
-    yield content.own_connection(api, await_true)
+    yield content.own_connection(api, wait_until)
     with contextlib.suppress(pika.exceptions.AMQPError):  # its node may have been killed
         connection.close()
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pika
 
-from tests.conformance.http_api import HttpApi, quote
-from tests.conformance.managed_fluffle import ManagedNode
+from tests.kit.http_api import HttpApi, quote
+from tests.kit.managed_fluffle import ManagedNode
 
 VHOST: Final = "ui"
 QUEUE: Final = "orders.created"

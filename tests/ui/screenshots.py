@@ -14,8 +14,8 @@ from typing import Any, Final
 import pika
 from playwright.sync_api import Page, expect
 
-from tests.conformance.http_api import HttpApi
-from tests.conformance.managed_fluffle import ManagedNode, managed, start_managed_cluster
+from tests.kit.http_api import HttpApi
+from tests.kit.managed_fluffle import ManagedNode, managed, start_managed_cluster
 from tests.ui.browser import PHONE, chromium
 from tests.ui.frame import go_to, log_in, section
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.conformance.cluster_api import await_true
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.http_api import HttpApi, quote
+from tests.kit.patience import wait_until
 from tests.ui import content
 from tests.ui.browser import Watch
 from tests.ui.conftest import Site
@@ -107,7 +107,7 @@ def test_what_rebalances_is_above_what_would_move(page: Page, site: Site, api: H
             api.put(f"/queues/{content.VHOST}/{name}", {"durable": True, "node": site.nodes[0].name}).status
             == 201
         )
-    await_true(lambda: len(api.get("/mirroring/rebalance-plan").json["moves"]) >= 30, "a long plan")
+    wait_until(lambda: len(api.get("/mirroring/rebalance-plan").json["moves"]) >= 30, "a long plan")
     go_to(page, "#/rebalance")
     button = page.get_by_role("button", name="Rebalance now")
     expect(button).to_be_in_viewport(timeout=LOAD_MS)
@@ -165,13 +165,13 @@ def test_a_node_is_drained_and_revived(page: Page, site: Site, api: HttpApi) -> 
             confirm(page, "Revive")
         return bool(api.get(f"/nodes/{name}").json["being_drained"]) is False
 
-    await_true(revived, "the node is back")
+    wait_until(revived, "the node is back")
     expect(page.get_by_role("button", name="Drain")).to_be_visible(timeout=FAILOVER_MS)
     expect(page.locator(".page-head .badge", has_text="maintenance")).to_have_count(0)
 
 
 def test_a_lost_copy_leaves_a_grey_place(watches: Callable[..., Watch], site: Site, api: HttpApi) -> None:
-    await_true(
+    wait_until(
         lambda: len(api.get(f"/queues/{OWN}").json.get("synchronised_slave_nodes", [])) == 2, "three copies"
     )
     master = api.get(f"/queues/{OWN}").json["node"]
@@ -226,7 +226,7 @@ def test_lines_of_the_log_come_by_themselves(page: Page, site: Site, api: HttpAp
     page.get_by_role("button", name="Pause").click()
     with content.connect(other, client_properties={"connection_name": "not seen yet"}):
         pass
-    await_true(
+    wait_until(
         lambda: any(
             "not seen yet" in line["text"] for line in api.get(f"/nodes/{other.name}/log").json["lines"]
         ),

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
 from tests.ui.browser import Watch
 from tests.ui.conftest import Site
 from tests.ui.frame import LOAD_MS, confirm, expect_toast, go_to, log_in, section

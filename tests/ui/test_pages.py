@@ -7,7 +7,7 @@ import pika
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
 from tests.ui import content
 from tests.ui.browser import Watch
 from tests.ui.conftest import Site

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 
 from spark_ops.reports.document import build
 from spark_ops.reports.page import page as page_of
-from tests.spark_ops.reports import samples
-from tests.spark_ops.reports.hostile import KNOWN, documents
+from tests.kit import report_samples as samples
+from tests.kit.report_hostile import KNOWN, documents
 from tests.ui.browser import DESKTOP, Watch
 
 CREATED = "2026-11-21T09:22:10Z"

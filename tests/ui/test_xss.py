@@ -7,8 +7,8 @@ import pika
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.conformance.cluster_api import await_true
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.http_api import HttpApi, quote
+from tests.kit.patience import wait_until
 from tests.ui import content
 from tests.ui.conftest import Site
 from tests.ui.corpus import CLEAN, FOUND, MARK, NAMES
@@ -118,7 +118,7 @@ class Hostile:
 @pytest.fixture(scope="module")
 def hostile(site: Site) -> Iterator[Hostile]:
     made = Hostile(site)
-    await_true(lambda: bool(made.connections()), "the statistics have seen the connection")
+    wait_until(lambda: bool(made.connections()), "the statistics have seen the connection")
     yield made
     made.connection.close()
     made.api.delete(f"/vhosts/{quote(made.vhost)}")

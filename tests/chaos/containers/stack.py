@@ -21,12 +21,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tests.adversity.node_process import ROOT
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.containers.engine import compose_command
-from tests.chaos.network import HOST, NAMES, Place
+from tests.kit.network import HOST, NAMES, Place
 from tests.kit.patience import patience
 from tests.kit.ports import free_ports
+from tests.kit.server_process import ROOT
 
 LIMIT_S: Final = 60.0
 """How long anything may take; only a failing test waits so long."""

@@ -20,9 +20,9 @@ from tests.chaos.containers.engine import EngineMissing, base_images, running_en
 from tests.chaos.containers.stack import LIMIT_S, Stack, StackFailed
 from tests.chaos.mirror_ledger import Ledger, QueueStory, Session, Trace
 from tests.chaos.mirror_load import SMALL, SOMEWHERE, Load, Style, Taste
-from tests.chaos.network import NAMES
 from tests.chaos.pika_client import PikaClient
-from tests.durability.client import Lost
+from tests.kit.load_client import Lost
+from tests.kit.network import NAMES
 from tests.kit.patience import patience
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]

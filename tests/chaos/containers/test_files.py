@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from node.config.load import StartOptions, load_config
-from tests.adversity.node_process import ROOT
-from tests.chaos.network import HOST, NAMES
+from tests.kit.network import HOST, NAMES
 from tests.kit.ports import free_ports
+from tests.kit.server_process import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
 FILE: Final = DEPLOY / "docker-compose.yml"

@@ -11,7 +11,7 @@ from cluster.gm_ring import member, parts
 from cluster.gm_ring.member import Member
 from cluster.gm_ring.messages import Item
 from cluster.gm_ring.origin import Origin
-from tests.cluster.gm_ring.ring import Driver, MemberClass, Ring, drive
+from tests.kit.ring import Driver, MemberClass, Ring, drive
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

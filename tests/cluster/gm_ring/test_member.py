@@ -20,7 +20,7 @@ from node.catalogue.mirrors.views import (
     created,
     died,
 )
-from tests.cluster.gm_ring.ring import Ring
+from tests.kit.ring import Ring
 
 NONE: Final = NOTHING
 

@@ -8,7 +8,7 @@ import pytest
 from cluster.membership.outputs import Output, Parted, Pause, Submit
 from node.catalogue.commands import NodeDown, RenewLeases
 from node.catalogue.events import LeasesRenewed, MemberDown, MemberUp
-from tests.cluster.membership.scene import BOOTED_S, OPTIONS, SELF, Scene, downs, member, of, renewals
+from tests.kit.scene import BOOTED_S, OPTIONS, SELF, Scene, downs, member, of, renewals
 
 
 def leading(*others: str) -> Scene:

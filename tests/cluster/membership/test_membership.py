@@ -20,7 +20,7 @@ from cluster.membership.outputs import (
     StatusChanged,
 )
 from node.catalogue.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp, VhostDeleted
-from tests.cluster.membership.scene import BOOTED_S, OPTIONS, SELF, Scene, member, of
+from tests.kit.scene import BOOTED_S, OPTIONS, SELF, Scene, member, of
 
 NO_MAJORITY = Pause("no majority of the cluster's disk nodes can be reached")
 NO_LEADER = Pause("the cluster's disk nodes have no leader")

@@ -20,7 +20,7 @@ from cluster.metadata.journal_file import (
 )
 from cluster.metadata.snapshots import first_entries
 from node.store.records import NewerFormat, read_records
-from tests.node.store.simulated_disk import PAGE_BYTES, SimulatedDisk
+from tests.kit.disk import PAGE_BYTES, SimulatedDisk
 
 
 def _written(*items: bytes) -> SimulatedDisk:

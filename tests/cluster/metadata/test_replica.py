@@ -19,8 +19,8 @@ from cluster.metadata.raft_pb2 import (
 from cluster.metadata.wire import decode
 from node.catalogue.commands import Refused
 from node.catalogue.replicated_log import NOT_WRITTEN
-from tests.node.store.simulated_disk import SimulatedDisk
-from tests.sim.raft_world import FULL_RETRY_S, Process, Profile, World, parameter
+from tests.kit.disk import SimulatedDisk
+from tests.kit.raft_world import FULL_RETRY_S, Process, Profile, World, parameter
 
 
 def _group(*names: str, observers: tuple[str, ...] = (), seed: int = 1) -> World:

@@ -18,8 +18,8 @@ from node.store.directory import claim
 from node.store.options import StoreOptions
 from node.store.recovery import recover
 from node.store.store import Store
-from tests.node.queue.messages import FakeHost, content
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.messages import FakeHost, content
 
 OPTIONS = StoreOptions(
     embed_max_bytes=250,

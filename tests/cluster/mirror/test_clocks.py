@@ -3,19 +3,19 @@
 import pytest
 
 from node.catalogue.commands import SetPolicy
-from tests.cluster.mirror.disk_nodes import Cluster, mirrored, publish, with_a_mirror_that_lacks
+from tests.kit.disk_cluster import DiskCluster, mirrored, publish, with_a_mirror_that_lacks
 
 BODIES = [b"%d" % number for number in range(1, 11)]
 TTL = {"message-ttl": 60_000}
 
 
-def set_clock(cluster: Cluster, node: str, ahead_s: float) -> None:
+def set_clock(cluster: DiskCluster, node: str, ahead_s: float) -> None:
     broker = cluster[node].broker
     broker.epoch_s += ahead_s
     broker.storage.epoch_s = broker.epoch_s
 
 
-def fail_over(cluster: Cluster) -> list[bytes]:
+def fail_over(cluster: DiskCluster) -> list[bytes]:
     """What is in the queue when its first master is lost."""
     cluster.crash("n1")
     cluster.advance(1.0)

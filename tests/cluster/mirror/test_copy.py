@@ -18,7 +18,7 @@ from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
 from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import MemoryStorage
 from tests.cluster.mirror.copy_world import ENVELOPES, CopyWorld, Message
-from tests.node.queue.messages import content
+from tests.kit.messages import content
 from tests.node.store.store_world import small_parts
 
 

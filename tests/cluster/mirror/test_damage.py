@@ -9,15 +9,15 @@ import pytest
 from node.amqp.methods import BasicConsume, BasicGet
 from node.store.disk import Read
 from node.store.scrubber import REST_S
-from tests.cluster.mirror import disk_nodes
-from tests.cluster.mirror.disk_nodes import (
-    Cluster,
-    Node,
+from tests.kit import disk_cluster
+from tests.kit.disk_cluster import (
+    DiskCluster,
+    DiskNode,
     id_on,
     mirrored,
     publish,
 )
-from tests.node.broker.harness import Client
+from tests.kit.world import Client
 from tests.sim.mirror_bugs import bug
 
 COUNT = 60
@@ -29,11 +29,11 @@ LARGE = [body.ljust(300, b".") for body in BODIES]
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What stores found to be unreadable."""
     found: list[Any] = []
-    monkeypatch.setattr(Node, "_report", staticmethod(lambda *what: found.append(what)))
+    monkeypatch.setattr(DiskNode, "_report", staticmethod(lambda *what: found.append(what)))
     return found
 
 
-def filled(*names: str, bodies: list[bytes] = BODIES) -> Cluster:
+def filled(*names: str, bodies: list[bytes] = BODIES) -> DiskCluster:
     """`q` on all of these nodes, its master on the first; on its disk, and nowhere else there, 60 messages."""
     cluster = mirrored(*names)
     for body in bodies:
@@ -46,11 +46,11 @@ def filled(*names: str, bodies: list[bytes] = BODIES) -> Cluster:
     return cluster
 
 
-def paths(cluster: Cluster, node: str, ending: str = ".idx") -> list[str]:
+def paths(cluster: DiskCluster, node: str, ending: str = ".idx") -> list[str]:
     return [path for path in cluster[node].disk.paths() if path.endswith(ending)]
 
 
-def flip(cluster: Cluster, node: str, ending: str = ".idx") -> None:
+def flip(cluster: DiskCluster, node: str, ending: str = ".idx") -> None:
     """Damage a byte in the middle of one file."""
     files = paths(cluster, node, ending)
     path = files[len(files) // 2]
@@ -58,25 +58,25 @@ def flip(cluster: Cluster, node: str, ending: str = ".idx") -> None:
     disk.flip_bit(path, len(disk.content(path)) // 2)
 
 
-def consumer_of(node: Node) -> Client:
+def consumer_of(node: DiskNode) -> Client:
     client = node.client()
     client.send(1, BasicConsume(queue="q", consumer_tag="c", no_ack=True, nowait=True))
     return client
 
 
-def pass_time(cluster: Cluster, seconds: float = 15.0) -> None:
+def pass_time(cluster: DiskCluster, seconds: float = 15.0) -> None:
     for _ in range(int(seconds * 2)):
         cluster.advance(0.5)
 
 
-def is_whole(cluster: Cluster, *nodes: str) -> bool:
+def is_whole(cluster: DiskCluster, *nodes: str) -> bool:
     """Whether all these nodes have a synchronised copy, and the view is settled."""
     view = cluster.view()
     synced = {member.node for member in view.ring if member.id in view.synced}
     return synced == set(nodes) and view.is_settled and view.state == "live"
 
 
-def losses(cluster: Cluster) -> int:
+def losses(cluster: DiskCluster) -> int:
     return sum(node.broker.counters.messages_unreadable for node in cluster)
 
 
@@ -211,7 +211,7 @@ def test_a_mirror_that_must_read_before_it_takes_over() -> None:
 @pytest.fixture
 def scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes look for what has rotted."""
-    monkeypatch.setattr(disk_nodes, "OPTIONS", replace(disk_nodes.OPTIONS, scrub_rate=1 << 20))
+    monkeypatch.setattr(disk_cluster, "OPTIONS", replace(disk_cluster.OPTIONS, scrub_rate=1 << 20))
 
 
 @pytest.mark.usefixtures("scrubbed")

@@ -7,9 +7,9 @@ from cluster.gm_ring.wire import encode_parcel
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import GiveUp, TransferMaster
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
-    Cluster,
+    DiskCluster,
     id_on,
     mirrored,
     proposed,
@@ -21,14 +21,14 @@ from tests.cluster.mirror.disk_nodes import (
 FIVE = [(b"%d" % number, False) for number in range(1, 6)]
 
 
-def five_messages(*nodes: str) -> Cluster:
+def five_messages(*nodes: str) -> DiskCluster:
     """`q` with five persistent messages."""
     cluster = mirrored(*nodes)
     publish(cluster, nodes[0], *(body for body, _ in FIVE))
     return cluster
 
 
-def confuse(cluster: Cluster, node: str) -> None:
+def confuse(cluster: DiskCluster, node: str) -> None:
     """A member hears from its left neighbour what cannot be: it leaves the ring (R11)."""
     record, view = record_of(cluster), cluster.view()
     member = view.member_on(node)
@@ -42,7 +42,7 @@ def confuse(cluster: Cluster, node: str) -> None:
     assert known.group is None or known.group.is_lost
 
 
-def bodies(cluster: Cluster, node: str) -> list[bytes]:
+def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
     """What a client gets, in order."""
     return [body for body, _ in cluster.contents(node)]
 

@@ -14,9 +14,9 @@ from node.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicNack, Basic
 from node.catalogue.commands import RemoveMember, SetPolicy
 from node.catalogue.mirrors.views import DropMirror, EraseMirror, GiveUp, MirrorSynced, TookOver
 from node.queue.queue import Queue
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
-    Cluster,
+    DiskCluster,
     id_on,
     mirrored,
     proposed,
@@ -291,7 +291,7 @@ def test_front_ends_that_are_gone_are_forgotten_everywhere() -> None:
 
 def test_a_master_that_is_lost_does_nothing_any_more() -> None:
     """§1.1 L8: what it would do by a timer, it must not: its messages are another node's."""
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = DiskCluster("n1", "n2", "n3")
     policy: dict[str, Any] = {
         "ha-mode": "all",
         "message-ttl": 60_000,

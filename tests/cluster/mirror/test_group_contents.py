@@ -13,9 +13,9 @@ from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
 from node.catalogue.mirrors.views import DropMirror, MirrorSynced
 from node.catalogue.records import Json
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
-    Cluster,
+    DiskCluster,
     id_on,
     mirrored,
     proposed,
@@ -218,7 +218,7 @@ def test_sync_detection() -> None:
     assert len(cluster.view().synced) == 2
 
 
-def _lacks(cluster: Cluster, node: str) -> dict[str, int]:
+def _lacks(cluster: DiskCluster, node: str) -> dict[str, int]:
     """What a node says of the mirrors of `q`."""
     return dict(cluster[node].mirrors.status(record_of(cluster)).lacks)
 
@@ -264,7 +264,7 @@ def test_what_a_mirror_lacks_after_a_synchronisation_that_was_cancelled() -> Non
 _IN_FIVES: Final[dict[str, Json]] = {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-sync-batch-size": 5}
 
 
-def _cancelled() -> Cluster:
+def _cancelled() -> DiskCluster:
     """The policy has n3 synchronised from n1; when it has got some messages an operator cancels that."""
     cluster = mirrored("n1", "n2", "n3", sync="manual", **{"ha-sync-batch-size": 5})
     cluster.crash("n3")
@@ -353,7 +353,7 @@ def test_a_synchronisation_goes_on_with_another_master() -> None:
 @pytest.mark.parametrize("way", ["synchronised", "from the beginning"])
 def test_priorities_expiry_and_order_survive(is_paged: bool, way: str) -> None:
     """§4.6: priorities, what is left of times to live, order; in memory or on disk."""
-    cluster = Cluster("n1", "n2")
+    cluster = DiskCluster("n1", "n2")
     policy = SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"})
     if way == "from the beginning":
         cluster.submit(policy)
@@ -391,7 +391,7 @@ def test_quorum_queues_keep_the_order_of_what_came_back_over_a_failover(at: str,
 
     The message has the same place on all copies, in memory and on disk.
     """
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = DiskCluster("n1", "n2", "n3")
     cluster.declare("n1", "q", {"x-queue-type": longstr("quorum")}, durable=True)
     cluster.advance(1.0)
     assert len(cluster.view().synced) == 3
@@ -420,7 +420,7 @@ def test_quorum_queues_keep_the_order_of_what_came_back_over_a_failover(at: str,
 
 def test_quorum_queues_count_deliveries_over_a_failover() -> None:
     """A message that is returned too often goes, whichever masters it was returned to."""
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = DiskCluster("n1", "n2", "n3")
     arguments: Table = {"x-queue-type": longstr("quorum"), "x-delivery-limit": long(3)}
     cluster.declare("n1", "q", arguments, durable=True)
     cluster.advance(1.0)

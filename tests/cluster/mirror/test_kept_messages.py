@@ -8,10 +8,10 @@ import pytest
 from cluster.mirror.caretaker import KEPT_S
 from node.amqp.methods import BasicConsume
 from node.catalogue.commands import RemoveMember, SetPolicy
-from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, Node, mirrored, publish
 from tests.cluster.mirror.test_damage import flip, is_whole, losses, pass_time, paths
 from tests.cluster.mirror.test_total_restart import kill_all, start
-from tests.node.broker.harness import Client
+from tests.kit.disk_cluster import PERSISTENT, DiskCluster, DiskNode, mirrored, publish
+from tests.kit.world import Client
 from tests.sim.world_bugs import bug
 
 NODES = ("n1", "n2", "n3")
@@ -23,11 +23,11 @@ LARGE = [body.ljust(300, b".") for body in BODIES]
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What stores found to be unreadable."""
     found: list[Any] = []
-    monkeypatch.setattr(Node, "_report", staticmethod(lambda *what: found.append(what)))
+    monkeypatch.setattr(DiskNode, "_report", staticmethod(lambda *what: found.append(what)))
     return found
 
 
-def read_and_rotten(sync: str = "automatic", ending: str = ".idx", *damaged: str) -> Cluster:
+def read_and_rotten(sync: str = "automatic", ending: str = ".idx", *damaged: str) -> DiskCluster:
     """n1 and n2 were killed as n3 was, and have read what they have of `q`; since then n1's has rotted.
 
     damaged: other nodes whose has, too.
@@ -43,13 +43,13 @@ def read_and_rotten(sync: str = "automatic", ending: str = ".idx", *damaged: str
     return cluster
 
 
-def consumer_of(node: Node) -> Client:
+def consumer_of(node: DiskNode) -> Client:
     client = node.client()
     client.send(1, BasicConsume(queue="q", consumer_tag="c", no_ack=True, nowait=True))
     return client
 
 
-def told(cluster: Cluster, node: str) -> list[str]:
+def told(cluster: DiskCluster, node: str) -> list[str]:
     return [text for text in cluster[node].events if "unreadable" in text and "Waits for" in text]
 
 
@@ -131,9 +131,9 @@ def test_what_is_known_to_be_unreadable_is_not_offered_as_whole() -> None:
     cluster.advance(2.0)
     for node in ("n1", "n2"):
         cluster.crash(node, is_noticed=False)
-    recover = Node.recover
+    recover = DiskNode.recover
 
-    def recovered(node: Node) -> None:
+    def recovered(node: DiskNode) -> None:
         recover(node)
         if node.name != "n1":
             return
@@ -146,7 +146,7 @@ def test_what_is_known_to_be_unreadable_is_not_offered_as_whole() -> None:
         node.turn()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Node, "recover", recovered)
+        patch.setattr(DiskNode, "recover", recovered)
         start_alone(cluster, "n1", "n2")
     assert dict(cluster.view().judged) == {"n1": False}
     cluster.start("n2")
@@ -181,7 +181,7 @@ def test_numbers_that_others_may_have_got_are_not_taken() -> None:
     assert losses(cluster) == 1
 
 
-def start_alone(cluster: Cluster, name: str, other: str) -> None:
+def start_alone(cluster: DiskCluster, name: str, other: str) -> None:
     cluster.start(name)
     cluster.declare_dead(other)
     cluster.settle()

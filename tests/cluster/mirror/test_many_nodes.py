@@ -2,14 +2,13 @@
 
 from node.amqp.methods import BasicConsume
 from node.catalogue.commands import SetPolicy
-from tests.cluster.mirror.nodes import Cluster
-from tests.cluster.remote.nodes import client_of
+from tests.kit.cluster import RingCluster, client_of
 
 
 def test_kill_intermediate() -> None:
     """§2.2 many_node_ha kill_intermediate: four of six nodes die in traffic; a consumer on the fifth gets all."""
     names = ["n1", "n2", "n3", "n4", "n5", "n6"]
-    cluster = Cluster(*names)
+    cluster = RingCluster(*names)
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"}))
     cluster.declare_mirrored("q", *names)
     consumer, publisher = client_of(cluster["n5"]), client_of(cluster["n6"])
@@ -30,7 +29,7 @@ def test_kill_intermediate() -> None:
 
 def test_change_cluster() -> None:
     """§2.2 change_cluster: exactly 4 on three nodes has three copies; a fourth comes, and another one when it goes."""
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = RingCluster("n1", "n2", "n3")
     cluster.submit(
         SetPolicy("/", "ha", "^q", {"ha-mode": "exactly", "ha-params": 4, "ha-sync-mode": "automatic"})
     )

@@ -31,24 +31,23 @@ from node.amqp.properties import Properties
 from node.catalogue.commands import ClearPolicy, DeleteQueue, SetPolicy
 from node.catalogue.mirrors.views import DropMirror, stored_uid
 from node.queue.queue import Queue
-from tests.cluster.mirror import disk_nodes
-from tests.cluster.mirror.disk_nodes import frames_to, mirrored, publish, publisher_of, record_of
-from tests.cluster.mirror.nodes import Cluster
-from tests.cluster.remote.nodes import client_of
-from tests.node.broker.harness import Client
+from tests.kit import disk_cluster
+from tests.kit.cluster import RingCluster, client_of
+from tests.kit.disk_cluster import frames_to, mirrored, publish, publisher_of, record_of
+from tests.kit.world import Client
 
 PERSISTENT = Properties(delivery_mode=2)
 
 
-def three_nodes(*, sync: str = "automatic") -> Cluster:
+def three_nodes(*, sync: str = "automatic") -> RingCluster:
     """n1 has the master of `q`, n2 and n3 have copies."""
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = RingCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": sync}))
     cluster.declare_mirrored("q", "n1", "n2", "n3")
     return cluster
 
 
-def bodies(cluster: Cluster, node: str) -> list[bytes]:
+def bodies(cluster: RingCluster, node: str) -> list[bytes]:
     """All that is in `q`, in order, as a client of a node gets it."""
     client = client_of(cluster[node])
     found = []
@@ -127,10 +126,10 @@ def test_master_moves() -> None:
         assert node.faults == []
 
 
-# --- whole brokers with disks: see `tests.cluster.mirror.disk_nodes` ---------------------------------------
+# --- whole brokers with disks: see `tests.kit.disk_cluster` ---------------------------------------
 
 
-def stored_on(cluster: disk_nodes.Cluster, node: str) -> set[str]:
+def stored_on(cluster: disk_cluster.DiskCluster, node: str) -> set[str]:
     """The uids of the queues that a node has files of."""
     paths = (path.split("/") for path in cluster[node].disk.paths())
     return {part for parts in paths for part in parts if len(part) == 32}
@@ -141,7 +140,7 @@ def stored_on(cluster: disk_nodes.Cluster, node: str) -> set[str]:
 
 def test_parcels_for_members_that_are_not_known_yet_wait_for_them() -> None:
     """§4.3 R1: n2 hears of n1's broadcasts before it hears of the queue, and of the view that has another mirror."""
-    cluster = disk_nodes.Cluster("n1", "n2")
+    cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     cluster.is_held = True
     cluster.declare_mirrored("q", "n1", "n2")
@@ -222,7 +221,7 @@ def test_parcels_of_another_queue_s_member_go_nowhere() -> None:
 @pytest.mark.parametrize("times", [20])
 def test_rapid_redeclare(times: int) -> None:
     """§2.2 rapid_redeclare, W14: declare and delete; nothing is left anywhere."""
-    cluster = disk_nodes.Cluster("n1", "n2", "n3")
+    cluster = disk_cluster.DiskCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     client = cluster["n2"].client()
     for _ in range(times):
@@ -264,7 +263,7 @@ def test_w12_long_names(length: int) -> None:
 
 def test_a_queue_with_messages_everywhere_becomes_mirrored() -> None:
     """StartMirroring: ready in memory and on disk, with a client, in an open transaction: all is in the roll."""
-    cluster = disk_nodes.Cluster("n1", "n2")
+    cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.declare("n1", "q", durable=True)
     client, tx = cluster["n1"].client(), cluster["n1"].client()
     for number in range(1, 61):
@@ -295,7 +294,7 @@ def test_a_queue_with_messages_everywhere_becomes_mirrored() -> None:
 
 def test_acknowledgements_of_before_count_after() -> None:
     """What clients had when the mirroring began they may still settle."""
-    cluster = disk_nodes.Cluster("n1", "n2")
+    cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.declare("n1", "q", durable=True)
     client = cluster["n2"].client()
     client.publish(1, "q", b"1", b"2", b"3")
@@ -369,12 +368,12 @@ def test_unmirrored_queue_keeps_its_messages_over_a_restart() -> None:
 
 def unmirrored_while_a_publish_comes_again(
     *, is_replicated: bool, is_disk_held: bool = False
-) -> tuple[disk_nodes.Cluster, Client]:
+) -> tuple[disk_cluster.DiskCluster, Client]:
     """n1 was sent one message by way of n3 and has died; what is under way to n2, the last copy, is still to come.
 
     is_disk_held: n2's is, so nothing is answered.   Returns: also the publisher.
     """
-    cluster = disk_nodes.Cluster("n1", "n2", "n3")
+    cluster = disk_cluster.DiskCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "nodes", "ha-params": ["n1", "n2"]}))
     cluster.declare_mirrored("q", "n1", "n2")
     client = publisher_of(cluster["n3"])
@@ -444,7 +443,7 @@ def test_a_mirror_that_was_dropped_begins_anew() -> None:
 
 def test_w13_the_policy_flips() -> None:
     """§1.1 W13, §2.2 rapid_change, change_policy: none, all, some; the last one counts; no message is lost."""
-    cluster = disk_nodes.Cluster("n1", "n2", "n3")
+    cluster = disk_cluster.DiskCluster("n1", "n2", "n3")
     cluster.declare("n1", "q", durable=True)
     publish(cluster, "n1", b"1")
     shapes: list[dict[str, Any]] = [

@@ -8,7 +8,8 @@ from cluster.gm_ring.wire import encode_parcel
 from cluster.mirror import group, leader, post
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import DeleteQueue
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.cluster import RING
+from tests.kit.disk_cluster import (
     PERSISTENT,
     frames_to,
     id_on,
@@ -17,7 +18,6 @@ from tests.cluster.mirror.disk_nodes import (
     publisher_of,
     record_of,
 )
-from tests.cluster.mirror.nodes import RING
 
 
 def test_l3_nonsense_of_a_node_is_a_fault_of_that_node_only() -> None:

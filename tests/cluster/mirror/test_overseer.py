@@ -1,6 +1,6 @@
 """What the caretaker and the revival of a node want is proposed, once; what becomes of queues is told, once.
 
-Whole brokers: `tests.cluster.mirror.disk_nodes`. Which proposals are right: test_caretaker.py, test_revival.py.
+Whole brokers: `tests.kit.disk_cluster`. Which proposals are right: test_caretaker.py, test_revival.py.
 """
 
 from collections import Counter
@@ -16,12 +16,12 @@ from node.catalogue.commands import (
     StartMirroring,
 )
 from node.catalogue.mirrors.views import AddMirror, DropMirror, OfferCopy, Revive, TookOver, TransferMaster
-from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, mirrored, publisher_of
+from tests.kit.disk_cluster import PERSISTENT, DiskCluster, mirrored, publisher_of
 
 ALL = SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"})
 
 
-def proposals(cluster: Cluster, since: int = 0) -> list[tuple[str, object]]:
+def proposals(cluster: DiskCluster, since: int = 0) -> list[tuple[str, object]]:
     """Who asked for which changes."""
     found: list[tuple[str, object]] = []
     for command, origin, *_ in cluster.log[since:]:
@@ -32,7 +32,7 @@ def proposals(cluster: Cluster, since: int = 0) -> list[tuple[str, object]]:
     return found
 
 
-def texts(cluster: Cluster) -> Counter[str]:
+def texts(cluster: DiskCluster) -> Counter[str]:
     """What all nodes told, without whose queue it is."""
     return Counter(text.split("': ", 1)[1] for node in cluster for text in node.events)
 
@@ -42,7 +42,7 @@ def texts(cluster: Cluster) -> Counter[str]:
 
 def test_the_master_s_node_proposes_and_nobody_else() -> None:
     """And each change once: what came of it a view shows."""
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = DiskCluster("n1", "n2", "n3")
     cluster.declare("n2", "q", durable=True)
     since = len(cluster.log)
     cluster.submit(ALL)
@@ -55,7 +55,7 @@ def test_the_master_s_node_proposes_and_nobody_else() -> None:
 
 def test_what_is_not_answered_is_asked_for_again_but_not_twice_at_a_time() -> None:
     """The log takes its time: the same change is not submitted while the first one is under way."""
-    cluster = Cluster("n1", "n2")
+    cluster = DiskCluster("n1", "n2")
     cluster.declare("n1", "q", durable=True)
     cluster.is_held = True
     since = len(cluster.log)

@@ -14,23 +14,21 @@ from node.amqp.methods import BasicAck, BasicGet, BasicNack, ConfirmSelect
 from node.catalogue.commands import DeclareQueue, SetPolicy
 from node.queue.storage import Waiter
 from node.store.waiting import Waiting
-from tests.cluster.mirror.disk_nodes import PERSISTENT as PERSISTENT_MESSAGE
-from tests.cluster.mirror.disk_nodes import Cluster as DiskCluster
-from tests.cluster.mirror.disk_nodes import publisher_of
-from tests.cluster.mirror.nodes import Cluster
 from tests.cluster.mirror.test_follower import Copy as FollowerCopy
 from tests.cluster.mirror.test_follower import Ring as FollowerRing
 from tests.cluster.mirror.test_follower import enqueue
 from tests.cluster.mirror.test_leader import PERSISTENT
 from tests.cluster.mirror.test_leader import World as LeaderWorld
-from tests.cluster.remote.nodes import client_of
+from tests.kit.cluster import RingCluster, client_of
+from tests.kit.disk_cluster import PERSISTENT as PERSISTENT_MESSAGE
+from tests.kit.disk_cluster import DiskCluster, publisher_of
 
 
 def test_frames_that_come_before_the_queue_is_known() -> None:
     """reliability §4.3 R1: the master's first words reach a mirror before that has applied the declaration. They are
     not lost, and come before later ones.
     """
-    cluster = Cluster("n1", "n2", "n3")
+    cluster = RingCluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     publisher = client_of(cluster["n1"])
     publisher.ask(1, ConfirmSelect())
@@ -74,7 +72,7 @@ def test_early_parcels_of_deleted_queues_go() -> None:
 
 def test_a_mirror_whose_first_word_is_that_it_wants_nothing() -> None:
     """reliability §4.5: it cancels what it had asked of the master before."""
-    cluster = Cluster("n1", "n2")
+    cluster = RingCluster("n1", "n2")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     cluster.declare_mirrored("q", "n1", "n2")
     record = cluster["n1"].broker.catalogue.queue("/", "q")

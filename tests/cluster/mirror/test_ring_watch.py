@@ -10,16 +10,16 @@ from cluster.mirror.slow_mirrors import LAST_S
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import SetDraining
 from node.catalogue.mirrors.views import DeclineMaster, TransferMaster
-from tests.cluster.mirror.disk_nodes import (
+from tests.kit.disk_cluster import (
     PERSISTENT,
-    Cluster,
+    DiskCluster,
     id_on,
     mirrored,
     proposed,
     publish,
     publisher_of,
 )
-from tests.node.broker.harness import Client
+from tests.kit.world import Client
 
 EVICTED_S = 13.0
 """A mirror is dropped 10 s after it stopped to pass something on, as far as is known at looks that are 1 s apart."""
@@ -28,12 +28,12 @@ HANDED_BACK_S = 24.0
 """A mirror that was to be master declines after 10 s; then the ring is looked at anew."""
 
 
-def bodies(cluster: Cluster, node: str) -> list[bytes]:
+def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
     """What a client gets, in order."""
     return [body for body, _ in cluster.contents(node)]
 
 
-def is_confirmed(cluster: Cluster, client: Client, seconds: float) -> bool:
+def is_confirmed(cluster: DiskCluster, client: Client, seconds: float) -> bool:
     """Whether a client's only publish is confirmed in time."""
     methods: list[object] = []
 

@@ -6,7 +6,7 @@ from cluster.errors import Malformed
 from cluster.mirror import mirror_pb2 as wire
 from cluster.mirror.side import RANGES_MAX, Chunk, Probe, Pull, Report, Side, decode_side, encode_side
 from node.queue.operations import Enqueue
-from tests.node.queue.messages import content, envelope
+from tests.kit.messages import content, envelope
 
 ENTRY = Enqueue(envelope(), 7, [content(b"a"), content(b"b")], 2, 1, 2, 1234, 3)
 

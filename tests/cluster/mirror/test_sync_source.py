@@ -22,8 +22,8 @@ from node.queue.mirroring import SyncProgress
 from node.queue.queue import Queue
 from node.queue.run import Batch, Run
 from node.queue.storage import MemoryStorage, QueueStorage
-from tests.node.queue.messages import FakeHost, body_of, content, envelope
-from tests.node.queue.test_reader import MUCH, SegmentStorage
+from tests.kit.messages import FakeHost, body_of, content, envelope
+from tests.kit.queue_storage import MUCH, SegmentStorage
 
 
 class Master:

@@ -24,9 +24,9 @@ from node.queue.operations import Enqueue
 from node.queue.run import Batch, Envelope
 from node.queue.storage import MemoryStorage
 from tests.cluster.mirror.test_sync_source import Master
-from tests.node.queue.messages import bodies_of, content, envelope
-from tests.node.queue.test_reader import MUCH, SegmentStorage
-from tests.node.store.store_harness import EMBED_MAX_BYTES, Bench
+from tests.kit.messages import bodies_of, content, envelope
+from tests.kit.queue_storage import MUCH, SegmentStorage
+from tests.kit.store_bench import EMBED_MAX_BYTES, Bench
 
 
 class FakeCopy:

@@ -7,8 +7,8 @@ import pytest
 from node.catalogue.commands import ClearPolicy, RemoveMember
 from node.catalogue.mirrors.views import stored_uid
 from node.store.disk import RemoveTree
-from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, mirrored, publish, record_of
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.disk_cluster import PERSISTENT, DiskCluster, mirrored, publish, record_of
 
 BODIES = [b"%d" % number for number in range(1, 41)]
 WHOLE = [(body, True) for body in BODIES]
@@ -16,7 +16,7 @@ WHOLE = [(body, True) for body in BODIES]
 NODES = ("n1", "n2", "n3")
 
 
-def all_killed() -> Cluster:
+def all_killed() -> DiskCluster:
     """`q` had its master on n1. Some of its messages are in segments, as n1's disk was read before."""
     cluster = mirrored(*NODES)
     publish(cluster, "n1", *BODIES[:20])
@@ -30,12 +30,12 @@ def all_killed() -> Cluster:
     return cluster
 
 
-def kill_all(cluster: Cluster) -> None:
+def kill_all(cluster: DiskCluster) -> None:
     for node in NODES:
         cluster.crash(node, is_noticed=False)
 
 
-def start(cluster: Cluster, *nodes: str) -> None:
+def start(cluster: DiskCluster, *nodes: str) -> None:
     """The first one learns that all others are dead."""
     for node in nodes:
         cluster.start(node)
@@ -46,7 +46,7 @@ def start(cluster: Cluster, *nodes: str) -> None:
     cluster.advance(1.0)
 
 
-def damage(cluster: Cluster, how: str, node: str = "n1") -> None:
+def damage(cluster: DiskCluster, how: str, node: str = "n1") -> None:
     DAMAGES[how](cluster.disks[node])
 
 
@@ -166,7 +166,7 @@ def test_an_append_that_was_never_synced_is_no_loss() -> None:
     assert cluster.contents("n2") == WHOLE
 
 
-def kept_beside_n1() -> Cluster:
+def kept_beside_n1() -> DiskCluster:
     """`q` went on with the copy of n1, and its new mirror on n2 lacks everything; n3 is not there."""
     cluster = mirrored(*NODES, sync="manual")
     publish(cluster, "n1", *BODIES)
@@ -181,7 +181,7 @@ def kept_beside_n1() -> Cluster:
     return cluster
 
 
-def stored_on(cluster: Cluster, node: str) -> set[str]:
+def stored_on(cluster: DiskCluster, node: str) -> set[str]:
     """The uids of the copies on a node's disk."""
     return set(cluster[node].disk.names("queues"))
 

@@ -18,17 +18,17 @@ from node.amqp.methods import (
     QueueDelete,
 )
 from node.catalogue.commands import ClearPolicy, SetPolicy
-from tests.cluster.mirror import disk_nodes
-from tests.cluster.mirror.nodes import Cluster, Node
-from tests.memory import no_circles
-from tests.node.broker.harness import Client
+from tests.kit import disk_cluster
+from tests.kit.cluster import RingCluster, RingNode
+from tests.kit.memory import no_circles
+from tests.kit.world import Client
 
 NAMES = ("n1", "n2", "n3")
 QUEUES = tuple(f"{kind}{name}" for kind in "mo" for name in NAMES)
 """On each node one that is mirrored and one on its own."""
 
 
-def clients_of(cluster: Cluster) -> list[Client]:
+def clients_of(cluster: RingCluster) -> list[Client]:
     """One at each node, which consumes from all queues and has published to them."""
     clients = [node.client(1, 2) for node in cluster]
     for client in clients:
@@ -42,9 +42,9 @@ def clients_of(cluster: Cluster) -> list[Client]:
     return clients
 
 
-@pytest.fixture(params=[Cluster, disk_nodes.Cluster], ids=["in-memory", "on-disk"])
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    cluster: Cluster = request.param(*NAMES)
+@pytest.fixture(params=[RingCluster, disk_cluster.DiskCluster], ids=["in-memory", "on-disk"])
+def cluster(request: pytest.FixtureRequest) -> RingCluster:
+    cluster: RingCluster = request.param(*NAMES)
     ha = {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-promote-on-shutdown": "always"}
     cluster["n1"].submit(SetPolicy("/", "ha", "^m", ha))
     for node in cluster:
@@ -56,12 +56,12 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return cluster
 
 
-def lose_clients(cluster: Cluster, clients: list[Client]) -> None:
+def lose_clients(cluster: RingCluster, clients: list[Client]) -> None:
     for client in clients:
         client.lose()
 
 
-def close_channels(cluster: Cluster, clients: list[Client]) -> None:
+def close_channels(cluster: RingCluster, clients: list[Client]) -> None:
     for client in clients:
         client.send(1, ChannelClose(200, "", 0, 0))
         client.send(2, ChannelClose(200, "", 0, 0))
@@ -70,27 +70,27 @@ def close_channels(cluster: Cluster, clients: list[Client]) -> None:
         client.received()
 
 
-def cancel(cluster: Cluster, clients: list[Client]) -> None:
+def cancel(cluster: RingCluster, clients: list[Client]) -> None:
     for client in clients:
         for queue in QUEUES:
             client.send(1, BasicCancel(consumer_tag=queue))
         client.received()
 
 
-def crash(cluster: Cluster, clients: list[Client]) -> None:
+def crash(cluster: RingCluster, clients: list[Client]) -> None:
     cluster.crash("n3")
     cluster.settle()
     assert any(node.broker.vhosts["/"].queues["mn3"].is_local for node in cluster), "it has another master"
 
 
-def crash_and_restart(cluster: Cluster, clients: list[Client]) -> None:
+def crash_and_restart(cluster: RingCluster, clients: list[Client]) -> None:
     for _ in range(2):
         crash(cluster, clients)
         cluster.start("n3")
         cluster.settle()
 
 
-def delete(cluster: Cluster, clients: list[Client]) -> None:
+def delete(cluster: RingCluster, clients: list[Client]) -> None:
     for client in clients:
         for queue in QUEUES:
             client.send(1, QueueDelete(queue=queue))
@@ -99,12 +99,12 @@ def delete(cluster: Cluster, clients: list[Client]) -> None:
     assert not any(node.broker.vhosts["/"].queues for node in cluster)
 
 
-def lose_the_policy(cluster: Cluster, clients: list[Client]) -> None:
+def lose_the_policy(cluster: RingCluster, clients: list[Client]) -> None:
     cluster["n1"].submit(ClearPolicy("/", "ha"))
     cluster.settle()
 
 
-def lose_a_mirror(cluster: Cluster, clients: list[Client]) -> None:
+def lose_a_mirror(cluster: RingCluster, clients: list[Client]) -> None:
     cluster["n1"].submit(SetPolicy("/", "ha", "^m", {"ha-mode": "exactly", "ha-params": 2}))
     cluster.settle()
 
@@ -122,9 +122,11 @@ def lose_a_mirror(cluster: Cluster, clients: list[Client]) -> None:
         lose_a_mirror,
     ],
 )
-def test_nothing_stays_in_circles(cluster: Cluster, happen: Callable[[Cluster, list[Client]], None]) -> None:
+def test_nothing_stays_in_circles(
+    cluster: RingCluster, happen: Callable[[RingCluster, list[Client]], None]
+) -> None:
     """While its broker lives; whoever died is kept here, as it is in another process."""
-    died: list[Node] = []
+    died: list[RingNode] = []
     crash = cluster.crash
     cluster.crash = lambda name, **how: (died.append(cluster[name]), crash(name, **how))[1]  # type: ignore[method-assign]
     clients = clients_of(cluster)

@@ -5,8 +5,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.queue.queue import Queue
-from tests.cluster.remote.nodes import Cluster
-from tests.node.broker.harness import Client
+from tests.kit.cluster import Cluster
+from tests.kit.world import Client
 
 PERSISTENT = Properties(delivery_mode=2)
 MOVES = ("sigkill", "policy", "stop")

@@ -18,8 +18,8 @@ from node.amqp.properties import Properties
 from node.catalogue.policy import QueueSettings
 from node.client.reply_to import REPLY_TO
 from node.queue.run import Batch, Envelope
-from tests.cluster.remote.nodes import Cluster, Node, client_of
-from tests.node.queue.messages import content
+from tests.kit.cluster import Cluster, Node, client_of
+from tests.kit.messages import content
 
 PERSISTENT = Properties(delivery_mode=2)
 

@@ -10,7 +10,7 @@ from node.amqp.methods import BasicAck, BasicConsume, BasicDeliver, BasicGet, Ba
 from node.broker.tracing import TRACE_EXCHANGE
 from node.catalogue.commands import PutVhost
 from node.client.counters import ExchangeCounters
-from tests.cluster.remote.nodes import Cluster, Node, client_of
+from tests.kit.cluster import Cluster, Node, client_of
 
 
 @pytest.fixture

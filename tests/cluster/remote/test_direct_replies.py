@@ -22,8 +22,8 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import NodeDown
 from node.client.reply_to import REPLY_TO
-from tests.cluster.remote.nodes import Cluster, client_of
-from tests.node.broker.harness import Client
+from tests.kit.cluster import Cluster, client_of
+from tests.kit.world import Client
 
 
 @pytest.fixture

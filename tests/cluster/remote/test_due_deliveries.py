@@ -25,8 +25,8 @@ from node.amqp.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
-from tests.cluster.remote.nodes import Cluster, client_of
-from tests.node.broker.harness import Client
+from tests.kit.cluster import Cluster, client_of
+from tests.kit.world import Client
 
 PLACES = [("n2", "n2"), ("n1", "n1"), ("n1", "n3"), ("n1", "n2"), ("n2", "n1")]
 """Where the publisher and the consumer are; the queue lives on n2."""

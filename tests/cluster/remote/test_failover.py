@@ -19,7 +19,7 @@ from node.amqp.methods import (
     ConfirmSelect,
 )
 from tests.cluster.remote.moving import MOVES, PERSISTENT, bodies, deliveries, move
-from tests.cluster.remote.nodes import Cluster, client_of
+from tests.kit.cluster import Cluster, client_of
 
 CANCEL: Table = {"x-cancel-on-ha-failover": boolean(True)}
 

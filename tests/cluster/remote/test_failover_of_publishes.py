@@ -27,7 +27,7 @@ from node.amqp.methods import (
     TxSelectOk,
 )
 from tests.cluster.remote.moving import MOVES, PERSISTENT, bodies, deliveries, move
-from tests.cluster.remote.nodes import Cluster, client_of
+from tests.kit.cluster import Cluster, client_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from node.amqp.properties import Properties
 from node.amqp.reader import MIXED_SIZES
 from node.queue.operations import Remove, encode
 from node.queue.run import NEVER
-from tests.node.queue.messages import bodies_of, content, envelope
+from tests.kit.messages import bodies_of, content, envelope
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
 

@@ -23,8 +23,8 @@ from node.amqp.methods import (
     QueueDeleteOk,
 )
 from node.queue.run import Batch
-from tests.cluster.remote.nodes import Cluster, client_of
-from tests.node.broker.harness import Client, Received
+from tests.kit.cluster import Cluster, client_of
+from tests.kit.world import Client, Received
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_deliveries_for_a_consumer_that_is_gone_go_back(cluster: Cluster, no_ack
 
 
 def fill_home(cluster: Cluster, *contents: bytes) -> None:
-    from tests.node.queue.messages import content, envelope
+    from tests.kit.messages import content, envelope
 
     batch = Batch(envelope(), [content(raw) for raw in contents], -1)
     cluster["n2"].home_queue("q").enqueue(batch, cluster["n2"].now)

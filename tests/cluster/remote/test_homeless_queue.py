@@ -27,7 +27,7 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from tests.cluster.remote.nodes import Cluster, client_of
+from tests.kit.cluster import Cluster, client_of
 
 PERSISTENT = Properties(delivery_mode=2)
 

@@ -9,8 +9,8 @@ from node.amqp.field_table import longstr
 from node.amqp.methods import BasicAck, BasicConsume, BasicDeliver, BasicGet, BasicGetOk, BasicNack, TxSelect
 from node.amqp.properties import Properties
 from node.broker.unsettled import unsettled
-from tests.cluster.remote.mirrors import Mirror
-from tests.cluster.remote.nodes import Cluster, client_of
+from tests.kit.cluster import Cluster, client_of
+from tests.kit.mirrors_in_memory import Mirror
 
 PERSISTENT = Properties(delivery_mode=2)
 

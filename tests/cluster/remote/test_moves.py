@@ -28,8 +28,8 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.mirrors.views import TransferMaster
 from node.client.unacked import NOBODY
-from tests.cluster.remote.nodes import Cluster, client_of
-from tests.node.broker.harness import Client
+from tests.kit.cluster import Cluster, client_of
+from tests.kit.world import Client
 
 NODES = ("n1", "n2", "n3")
 NAMES = st.sampled_from(NODES)

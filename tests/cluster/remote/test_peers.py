@@ -26,7 +26,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.catalogue.commands import DeleteQueue
-from tests.cluster.remote.nodes import Cluster, client_of
+from tests.kit.cluster import Cluster, client_of
 
 PERSISTENT = Properties(delivery_mode=2)
 DOWN = "NOT_FOUND - home node 'n2' of durable queue 'd' in vhost '/' is down or inaccessible"

@@ -31,7 +31,7 @@ from node.amqp.properties import Properties
 from node.catalogue.commands import DeleteQueue
 from node.queue.run import Batch
 from node.queue.storage import MemoryStorage, Waiter
-from tests.cluster.remote.nodes import Cluster, Node, client_of
+from tests.kit.cluster import Cluster, Node, client_of
 
 PERSISTENT = Properties(delivery_mode=2)
 
@@ -160,7 +160,7 @@ def test_refusals_within_one_run_are_told_apart(cluster: Cluster) -> None:
 
 
 def run_of_bodies(*bodies: bytes):  # type: ignore[no-untyped-def]
-    from tests.node.queue.messages import content, envelope
+    from tests.kit.messages import content, envelope
 
     return envelope(), [content(body) for body in bodies]
 

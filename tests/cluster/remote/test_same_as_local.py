@@ -30,8 +30,8 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from tests.cluster.remote.nodes import Cluster, client_of
-from tests.node.broker.harness import Client, check_channel
+from tests.kit.cluster import Cluster, client_of
+from tests.kit.world import Client, check_channel
 
 PLACES = ("n1", "n2", "n3")
 SEATS = st.integers(0, 2)

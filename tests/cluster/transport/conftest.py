@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.transport import certificates
+from tests.kit import certificates
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ from cluster.transport.peer import greet
 from cluster.transport.peer_pb2 import Handshake
 from cluster.transport.security import Security
 from cluster.transport.wire import MESSAGE_BYTES_MAX, OutgoingStream, StreamEnded, open_channel
-from tests.cluster.transport import certificates
 from tests.cluster.transport.links import Node, link, run, until
+from tests.kit import certificates
 
 SECRET = Security(secret=b"a secret")
 

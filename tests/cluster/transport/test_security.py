@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.transport.security import Security, SecurityError, certified_names
-from tests.cluster.transport.certificates import make
+from tests.kit.certificates import make
 
 
 def security(tmp_path: Path, **changes: Any) -> Security:

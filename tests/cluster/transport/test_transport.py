@@ -17,8 +17,8 @@ from cluster.transport.interface import (
     Unreachable,
 )
 from cluster.transport.security import Security
-from tests.cluster.transport import certificates
 from tests.cluster.transport.links import Node, Proxy, link, run, until
+from tests.kit import certificates
 
 SECRET = Security(secret=b"a secret")
 

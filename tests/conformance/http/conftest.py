@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance.amqp_client import Channel, Connection
-from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.conftest import Bystander
-from tests.conformance.http_api import HttpApi
-from tests.conformance.servers import Admin, Server, Settings, start_server
+from tests.kit.amqp_client import Channel, Connection
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import Cluster, is_rabbitmq
+from tests.kit.servers import Admin, Server, Settings, start_server
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +91,7 @@ def managed_cluster() -> Iterator[Cluster]:
     """Three nodes of Fluffle, each with management. Tests leave them running."""
     if is_rabbitmq():
         pytest.skip("a cluster with management is started of Fluffle only")
-    from tests.conformance.managed_fluffle import start_managed_cluster
+    from tests.kit.managed_fluffle import start_managed_cluster
 
     started = start_managed_cluster()
     yield started
@@ -101,7 +101,7 @@ def managed_cluster() -> Iterator[Cluster]:
 @pytest.fixture
 def cluster_api(managed_cluster: Cluster) -> list[HttpApi]:
     """The APIs of the three nodes of `managed_cluster`, as guest."""
-    from tests.conformance.managed_fluffle import managed
+    from tests.kit.managed_fluffle import managed
 
     managed_cluster.heal()
     return [HttpApi(node) for node in managed(managed_cluster)]

@@ -1,10 +1,10 @@
 """What the tests of the HTTP API share: answers that are expected, waiting for statistics, messages by HTTP."""
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.conformance.http_api import Answer, HttpApi, quote
+from tests.kit.http_api import Answer, HttpApi, quote
+from tests.kit.patience import wait_until
 
 STATISTICS_S: Final = 20.0
 """RabbitMQ shows what it counts every 5 s."""
@@ -37,12 +37,7 @@ def is_missing(answer: Answer) -> None:
 
 def eventually(look: Callable[[], Any], within: float = STATISTICS_S) -> Any:
     """What `look` gives once it is true."""
-    deadline = time.monotonic() + within
-    while not (found := look()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within} s; at last: {found!r}")
-        time.sleep(0.1)
-    return found
+    return wait_until(look, within=within)
 
 
 def path(*segments: str) -> str:

@@ -8,8 +8,6 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.field_table import longstr
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import (
     ACCESS_REFUSED,
     VHOST_REFUSED,
@@ -19,7 +17,9 @@ from tests.conformance.http.steps import (
     refused,
     succeeds,
 )
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi, quote
+from tests.kit.server_cluster import is_rabbitmq
 
 Q = ("bindings", "e", "q")
 

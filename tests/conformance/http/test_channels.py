@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from node.amqp import methods
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import bad_request, eventually, is_missing, path, refused, succeeds
 from tests.conformance.http.test_connections import NOT_OWN, name_of
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
 
 pytestmark = pytest.mark.slow  # RabbitMQ shows a channel within 5 s
 

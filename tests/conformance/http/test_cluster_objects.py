@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster
 from tests.conformance.http.steps import bad_request, eventually, get, is_missing, path, publish, succeeds
 from tests.conformance.http.test_connections import name_of
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Channel
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import Cluster
 
 pytestmark = pytest.mark.slow  # three processes
 

@@ -7,8 +7,6 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.field_table import boolean, longstr, table
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import (
     VHOST_REFUSED,
     eventually,
@@ -19,7 +17,9 @@ from tests.conformance.http.steps import (
     refused,
     succeeds,
 )
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
 
 pytestmark = pytest.mark.slow  # RabbitMQ shows a connection within 5 s
 

@@ -7,10 +7,10 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.field_table import boolean, long
-from tests.conformance.amqp_client import Connection
 from tests.conformance.http.steps import eventually, is_missing, path, succeeds
 from tests.conformance.http.test_connections import name_of
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
 
 pytestmark = pytest.mark.slow  # RabbitMQ shows a consumer within 5 s
 

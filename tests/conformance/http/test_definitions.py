@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.http.steps import bad_request, path
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
 
 WHOLE = [
     "rabbit_version",

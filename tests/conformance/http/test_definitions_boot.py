@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.http_api import HttpApi
-from tests.conformance.servers import Server
+from tests.kit.http_api import HttpApi
+from tests.kit.servers import Server
 
 pytestmark = pytest.mark.slow
 

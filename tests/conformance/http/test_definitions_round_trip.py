@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.http.steps import path
-from tests.conformance.http_api import HttpApi
-from tests.conformance.managed_fluffle import ManagedFluffle
-from tests.conformance.rabbit_server import RABBITMQ_SERVER, RabbitServer
+from tests.kit.http_api import HttpApi
+from tests.kit.managed_fluffle import ManagedFluffle
+from tests.kit.rabbit_server import RABBITMQ_SERVER, RabbitServer
 
 pytestmark = [
     pytest.mark.slow,

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import (
     ACCESS_REFUSED,
     VHOST_REFUSED,
@@ -17,7 +16,8 @@ from tests.conformance.http.steps import (
     refused,
     succeeds,
 )
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
 
 FIELDS = {
     *(

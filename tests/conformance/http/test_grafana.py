@@ -10,11 +10,11 @@ from typing import Any, Final
 import pytest
 
 from node.amqp import methods
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import eventually
 from tests.conformance.http.test_prometheus import DASHBOARD, Page, scrape
-from tests.conformance.servers import Server
+from tests.kit.amqp_client import Connection
+from tests.kit.server_cluster import is_rabbitmq
+from tests.kit.servers import Server
 
 pytestmark = pytest.mark.slow  # three processes
 
@@ -46,7 +46,7 @@ def nodes(request: pytest.FixtureRequest) -> list[Server]:
     """Three nodes of a cluster. Of RabbitMQ one by itself, whose pages have the same rows."""
     if is_rabbitmq():
         return [request.getfixturevalue("server")] * 3
-    from tests.conformance.managed_fluffle import managed
+    from tests.kit.managed_fluffle import managed
 
     cluster = request.getfixturevalue("managed_cluster")
     cluster.heal()

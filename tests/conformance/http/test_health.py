@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.http.steps import VHOST_REFUSED, eventually, is_missing, path, refused, succeeds
-from tests.conformance.http_api import Answer, HttpApi
-from tests.conformance.servers import Admin, Server
+from tests.kit.http_api import Answer, HttpApi
+from tests.kit.server_cluster import Cluster, is_rabbitmq
+from tests.kit.servers import Admin, Server
 
 Manager = Callable[..., HttpApi]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from node.amqp.methods import ChannelOpen, ConnectionOpen
-from tests.conformance.amqp_client import Connection
 from tests.conformance.http.steps import bad_request, is_missing, path
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import eventually, path, publish, put_queue, succeeds
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
 
 NAMES = ["Apple", "apricot", "banana", "berry", "cherry[1]"]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.http.steps import eventually, is_missing, path, put_queue, succeeds
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import Cluster, is_rabbitmq
 
 pytestmark = pytest.mark.skipif(is_rabbitmq(), reason="Fluffle's own")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import bad_request, is_missing, path, refused, succeeds
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
 
 Manager = Callable[..., HttpApi]
 

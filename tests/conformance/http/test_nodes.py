@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.http.steps import eventually, is_missing, path, refused, succeeds
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import Cluster, is_rabbitmq
 
 FIELDS: Final[dict[str, Any]] = {
     "name": str,

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from tests.conformance.http.steps import bad_request, eventually, publish, put_queue, refused, succeeds
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
 
 Manager = Callable[..., HttpApi]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.http.steps import bad_request, is_missing
-from tests.conformance.http_api import HttpApi
+from tests.kit.http_api import HttpApi
 
 OPERATOR_POLICY = {"pattern": "^a", "definition": {"max-length": 5}, "priority": 1, "apply-to": "queues"}
 NO_VHOST = {"error": "not_found", "reason": "vhost_not_found"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.http_api import HttpApi, quote
 
 NO_OBJECT = {"error": "Object Not Found", "reason": "Not Found"}
 ROW = {"configure": "a", "write": "b", "read": "c"}

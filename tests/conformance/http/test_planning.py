@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.http.steps import eventually, get, path, publish, put_queue, succeeds
-from tests.conformance.http_api import Answer, HttpApi
+from tests.kit.http_api import Answer, HttpApi
+from tests.kit.server_cluster import Cluster, is_rabbitmq
 
 pytestmark = pytest.mark.skipif(is_rabbitmq(), reason="Fluffle's own")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.http.steps import eventually
-from tests.conformance.http_api import Answer, HttpApi
+from tests.kit.http_api import Answer, HttpApi
 
 POLICY = {"pattern": "^a", "definition": {"max-length": 5}}
 KINDS = ["policies", "operator-policies"]

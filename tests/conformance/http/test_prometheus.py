@@ -11,11 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from node.amqp import methods
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import eventually, publish, put_queue
-from tests.conformance.http_api import HttpApi
-from tests.conformance.servers import Server
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
+from tests.kit.servers import Server
 
 DASHBOARD: Final = """
 rabbitmq_build_info rabbitmq_identity_info rabbitmq_connections rabbitmq_channels rabbitmq_consumers rabbitmq_queues
@@ -419,7 +419,7 @@ MIRRORS: Final = (
 
 
 def test_metrics_of_mirrors(cluster_api: list[HttpApi], managed_cluster: Any) -> None:
-    from tests.conformance.managed_fluffle import managed
+    from tests.kit.managed_fluffle import managed
 
     api, name = cluster_api[0], "metrics-mirrored"
     policy = {"pattern": f"^{name}$", "definition": {"ha-mode": "all", "ha-sync-mode": "automatic"}}

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import (
     VHOST_REFUSED,
     bad_request,
@@ -19,7 +17,9 @@ from tests.conformance.http.steps import (
     refused,
     succeeds,
 )
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
 
 MESSAGE = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
 ASKED = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}

@@ -7,8 +7,6 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.properties import Properties
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import is_rabbitmq
 from tests.conformance.http.steps import (
     ACCESS_REFUSED,
     VHOST_REFUSED,
@@ -22,7 +20,9 @@ from tests.conformance.http.steps import (
     refused,
     succeeds,
 )
-from tests.conformance.http_api import HttpApi
+from tests.kit.amqp_client import Connection
+from tests.kit.http_api import HttpApi
+from tests.kit.server_cluster import is_rabbitmq
 
 ODD_NAMES = ["a b", "a/b", "é", "a+b", "a%2Fb", "<script>", "a~b", "a'\"b", "q" * 255, "é" * 127, "…"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.amqp_client import Connection
-from tests.conformance.servers import Server
+from tests.kit.amqp_client import Connection
+from tests.kit.servers import Server
 
 SCRIPT = Path(os.environ.get("RABBITMQADMIN", "/usr/bin/rabbitmqadmin"))
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from tests.conformance.http.steps import is_missing, path, put_queue
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.http_api import HttpApi, quote
 
 
 class Resource(NamedTuple):

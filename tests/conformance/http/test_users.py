@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.http_api import HttpApi, quote
 
 Name = Callable[[str], str]
 SALT = b"\x01\x02\x03\x04"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance.http_api import HttpApi, quote
+from tests.kit.http_api import HttpApi, quote
 
 Name = Callable[[str], str]
 

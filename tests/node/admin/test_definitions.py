@@ -18,7 +18,7 @@ from node.admin.definitions import (
 )
 from node.catalogue.records import Permission
 from node.config.config import DefinitionsConfig
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
 

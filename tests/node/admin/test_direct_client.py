@@ -25,8 +25,8 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import Command, DeleteVhost, PutUser, PutVhost, SetParameter, SetPermission
 from node.catalogue.passwords import SHA256
-from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.broker.harness import World, check_invariants
+from tests.kit.memory import assert_gone, no_search_for_cycles
+from tests.kit.world import World, check_invariants
 
 
 class LiveWorld(World):

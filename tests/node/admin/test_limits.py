@@ -1,7 +1,7 @@
 """Limits of vhosts as operators change them: what RabbitMQ 3.10.8 does (management §1.10)."""
 
 from node.admin import limits
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 
 def test_one_after_the_other() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from node.admin import parameters
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 OPERATOR_POLICY = {"pattern": "^a", "definition": {"max-length": 5}, "priority": 1}
 

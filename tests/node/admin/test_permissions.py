@@ -2,7 +2,7 @@
 
 from node.admin import permissions
 from node.catalogue.records import Permission
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 
 def test_set_and_clear() -> None:

@@ -7,7 +7,7 @@ import pytest
 from node.admin import policies
 from node.admin.policies import clear_policy, set_policy
 from node.catalogue.records import Policy
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 
 def test_set_and_clear() -> None:

@@ -14,7 +14,7 @@ from node.admin.queues import delete_queue, purge_queue
 from node.amqp.methods import BasicConsume, QueueDeclare
 from node.config.load import StartOptions, load_config
 from node.queue.live_queue import Asked
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 
 class NoFiles:

@@ -7,7 +7,7 @@ from node.catalogue.access import check_login
 from node.catalogue.passwords import ALGORITHMS, SHA256, hash_password
 from node.catalogue.records import User, UserLimits
 from node.config.config import AuthOptions
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 UNSAFE = "u\r\n2026-11-22 00:00:00.000000+00:00 [info] <0.1.0> forged\x1b[31m"
 

@@ -2,7 +2,7 @@
 
 from node.admin import vhosts
 from node.catalogue.records import Permission
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 
 def test_put_creates_and_describes() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.process.test_agent import Asker, directory, serve
+from tests.kit.agent import Asker, directory, serve
 
 pytestmark = pytest.mark.real
 

@@ -11,7 +11,7 @@ from node.agent.table_operations import refusal, taken, verbs
 from node.io.control import ControlError
 from node.operations.operation import Operation, Refusal, Table, arguments
 from node.operations.users import USERS
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 
 def test_a_verb_calls_the_function_of_its_name() -> None:

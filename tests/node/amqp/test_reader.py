@@ -9,7 +9,7 @@ from node.amqp.frames import HEARTBEAT, content_frames, frame, method_frame
 from node.amqp.methods import BasicPublish, QueueDeclare, TxSelect
 from node.amqp.properties import PERSISTENT, TRANSIENT, Properties, Traits, content_header
 from node.amqp.reader import FrameReader
-from tests.node.amqp.recorder import (
+from tests.kit.recorder import (
     Ack,
     ContentFrame,
     Fault,

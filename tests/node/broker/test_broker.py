@@ -41,7 +41,7 @@ from node.catalogue.commands import (
 from node.catalogue.records import UserLimits
 from node.client.settings import BrokerSettings
 from node.scheduling.timers import Timers
-from tests.node.broker.harness import EPOCH_S, Client, World, check_invariants
+from tests.kit.world import EPOCH_S, Client, World, check_invariants
 
 
 def declared(world: World, queue: str, **arguments: object) -> Client:

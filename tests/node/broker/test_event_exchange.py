@@ -24,7 +24,7 @@ from node.catalogue.commands import Command
 from node.catalogue.records import UserLimits
 from node.client.observer import Observer, Observers
 from node.client.peer import Peer
-from tests.node.broker.harness import EPOCH_S, Client, World
+from tests.kit.world import EPOCH_S, Client, World
 
 
 class Events:

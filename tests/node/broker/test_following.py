@@ -3,7 +3,7 @@
 from node.broker.following import SETTINGS_AT_ONCE
 from node.catalogue.commands import ClearPolicy, DeclareQueue, DeleteQueue, DeleteVhost, PutVhost, SetPolicy
 from node.queue.queue import Queue
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 
 def many(world: World, count: int, vhost: str = "/") -> None:

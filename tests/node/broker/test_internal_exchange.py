@@ -4,7 +4,7 @@ from node.amqp.methods import QueueBind, QueueDeclare
 from node.amqp.properties import Properties
 from node.broker.internal_exchange import InternalExchange, declaration
 from node.catalogue.commands import DeleteVhost
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 NAME = "amq.rabbitmq.own"
 

@@ -32,7 +32,7 @@ from node.catalogue.replicated_log import Answer
 from node.catalogue.topology import QUEUE_COST
 from node.queue.queue import Queue
 from node.routing.router import Router
-from tests.node.broker.harness import Client, World
+from tests.kit.world import Client, World
 
 COUNT = 3000
 TURN_MAX_S = 0.010

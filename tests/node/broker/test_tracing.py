@@ -19,7 +19,7 @@ from node.broker.tracing import TRACE_EXCHANGE
 from node.catalogue.commands import PutVhost
 from node.client.counters import ExchangeCounters
 from node.client.reply_to import REPLY_TO
-from tests.node.broker.harness import Client, Received, World
+from tests.kit.world import Client, Received, World
 
 
 def switch(world: World, *, is_on: bool) -> None:

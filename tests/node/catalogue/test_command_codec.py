@@ -21,7 +21,7 @@ from node.catalogue.commands import (
 )
 from node.catalogue.mirrors.views import AddMirror, OfferCopy, RingMember, View
 from node.catalogue.records import QueueRecord, UserLimits
-from tests.node.catalogue.commands_at_random import COMMANDS, any_of
+from tests.kit.commands_at_random import COMMANDS, any_of
 
 DECLARE = DeclareQueue("/", "q", "00ff", durable=True, arguments={"x-max-length": long(5)})
 

@@ -20,7 +20,7 @@ from node.catalogue.commands import (
     Unbind,
 )
 from node.catalogue.durable_part import durable_changes
-from tests.node.catalogue.commands_at_random import BEGINNING, build, durable_part, histories, topologies
+from tests.kit.commands_at_random import BEGINNING, build, durable_part, histories, topologies
 
 
 def apply(catalogue: Catalogue, command: Command[Any]) -> list[Command[Any]]:

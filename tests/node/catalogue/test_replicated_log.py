@@ -21,7 +21,7 @@ from node.catalogue.commands import (
 )
 from node.catalogue.events import Event, QueueCreated, QueueDeleted
 from node.catalogue.replicated_log import NOT_WRITTEN, DurableLog, LocalLog, ReplicatedLog
-from tests.node.catalogue.commands_at_random import BEGINNING, build, durable_part, histories
+from tests.kit.commands_at_random import BEGINNING, build, durable_part, histories
 
 # --- LocalLog: applies at once, in order ------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from node.catalogue.commands import (
     SetPolicy,
 )
 from node.catalogue.snapshot import snapshot
-from tests.node.catalogue.commands_at_random import BEGINNING, build, durable_part, histories
+from tests.kit.commands_at_random import BEGINNING, build, durable_part, histories
 
 
 @settings(max_examples=150, deadline=None)

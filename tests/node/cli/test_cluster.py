@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from node.cli.cluster import BadPlan, NodePlan, make_plan
 from node.cli.main import main
 from node.cli.ports import why_not
+from tests.kit.patience import wait_until
 from tests.kit.ports import free_base_port
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,9 @@ class Running:
         self.lines.extend(line.rstrip("\n") for line in iter(self.process.stdout.readline, ""))
 
     def await_line(self, part: str) -> str:
-        found = wait_for(lambda: [line for line in list(self.lines) if part in line], lambda: str(self.lines))
+        found = wait_until(
+            lambda: [line for line in list(self.lines) if part in line], lambda: str(self.lines)
+        )
         return str(found[0])
 
     def end(self) -> int:
@@ -97,14 +99,6 @@ class Running:
         code = main(["cluster", *words, "--data", str(self.directory)])
         captured = capsys.readouterr()
         return code, captured.out + captured.err
-
-
-def wait_for(condition: Callable[[], object], say: Callable[[], str] = str) -> list[str]:
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, say()
-        time.sleep(0.02)
-    return found if isinstance(found, list) else []
 
 
 def is_alive(pid: int) -> bool:
@@ -277,7 +271,7 @@ def test_a_second_signal_kills(launch: Callable[..., Running]) -> None:
     run.await_line("cluster of 3 ready")
     run.process.send_signal(signal.SIGINT)
     run.await_line("Ctrl-C again kills")
-    wait_for(lambda: not is_alive(run.pids("n1")[0]))
+    wait_until(lambda: not is_alive(run.pids("n1")[0]))
     assert is_alive(run.pids("n2")[0])
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 70
@@ -319,7 +313,7 @@ def test_a_killed_supervisor_leaves_nobody_behind(launch: Callable[..., Running]
     run.await_line("cluster of 3 ready")
     run.process.kill()
     run.process.wait()
-    wait_for(lambda: not any(is_alive(pid) for n in (1, 2, 3) for pid in run.pids(f"n{n}")))
+    wait_until(lambda: not any(is_alive(pid) for n in (1, 2, 3) for pid in run.pids(f"n{n}")))
 
 
 @pytest.mark.slow

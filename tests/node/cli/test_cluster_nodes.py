@@ -14,8 +14,9 @@ import pika
 import pytest
 
 from node.cli.ports import why_not
+from tests.kit.patience import wait_until
 from tests.kit.ports import free_base_port
-from tests.node.cli.test_cluster import ROOT, wait_for
+from tests.kit.server_process import ROOT
 
 START_S = 60.0
 
@@ -61,7 +62,7 @@ class Cluster:
         return {queue["name"]: queue for queue in json.loads(text)}
 
     def await_ready(self) -> None:
-        wait_for(
+        wait_until(
             lambda: b"cluster of 3 ready" in self._written() or self.process.poll() is not None, self._tail
         )
         assert self.process.poll() is None, self._tail()
@@ -136,12 +137,12 @@ def test_declare_on_one_publish_on_the_second_consume_on_the_third(cluster: Clus
     code, text = cluster.run("cluster", "status")
     pid = next(row.split()[2] for row in text.splitlines() if row.startswith("n3@"))
     os.kill(int(pid), signal.SIGKILL)
-    wait_for(lambda: cluster.queues("n1")["elsewhere"]["state"] == "down")
+    wait_until(lambda: cluster.queues("n1")["elsewhere"]["state"] == "down")
     assert cluster.run("ctl", "-n", "n3", "ping")[0] == 69
     assert cluster.run("ctl", "-n", "n1", "set_cluster_name", "still alive")[0] == 0
     code, text = cluster.run("cluster", "start", "n3")
     assert (code, text) == (0, f"n3 is ready, amqp on 127.0.0.1:{cluster.base_port + 2}\n")
-    wait_for(lambda: cluster.queues("n1")["elsewhere"]["state"] == "running")
+    wait_until(lambda: cluster.queues("n1")["elsewhere"]["state"] == "running")
     assert "Cluster name: still alive\n" in cluster.run("ctl", "-n", "n3", "cluster_status")[1]
 
     # All stop, and a second start goes on with what there was.

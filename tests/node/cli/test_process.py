@@ -15,11 +15,12 @@ import pytest
 
 from node.amqp import methods
 from node.amqp.constants import PROTOCOL_HEADER
-from tests.adversity.attack import deaf, flood, many, method, publish
-from tests.adversity.node_process import ROOT, NodeProcess
-from tests.conformance.amqp_client import Connection
+from tests.kit.amqp_client import Connection
+from tests.kit.attack import deaf, flood, many, method, publish
+from tests.kit.node_process import NodeProcess, TemporaryNode
 from tests.kit.patience import patience
 from tests.kit.ports import free_port
+from tests.kit.server_process import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,7 @@ def stuck_client(node: NodeProcess) -> Connection:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_node_with_clients_with_code_0(number: signal.Signals) -> None:
     """amqp-behaviour §1.8 row `node stop`: each client is told 320, then its socket ends."""
-    with NodeProcess() as node:
+    with TemporaryNode() as node:
         assert re.fullmatch(r"fluffle: node t1@\S+ ready, amqp on 127\.0\.0\.1:\d+", node.ready_line)
         clients = [Connection(node) for _ in range(5)]
         for client in clients:
@@ -74,7 +75,7 @@ def test_a_signal_ends_a_node_with_clients_with_code_0(number: signal.Signals) -
 
 def test_a_stuck_client_does_not_hold_up_the_stop() -> None:
     """One that reads nothing, one that has said half a header, one that waits for tune."""
-    with NodeProcess() as node:
+    with TemporaryNode() as node:
         stuck = stuck_client(node)
         half = socket.create_connection((node.host, node.port), 10.0)
         half.sendall(PROTOCOL_HEADER[:5])
@@ -92,7 +93,7 @@ def test_a_stuck_client_does_not_hold_up_the_stop() -> None:
 
 
 def test_a_second_signal_while_it_stops_is_harmless() -> None:
-    with NodeProcess() as node:
+    with TemporaryNode() as node:
         stuck = stuck_client(node)
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(ProcessLookupError):
@@ -105,7 +106,7 @@ def test_a_second_signal_while_it_stops_is_harmless() -> None:
 
 def test_it_stops_in_the_middle_of_a_flood() -> None:
     """Publishers that never pause, and a storm of declares."""
-    with NodeProcess() as node:
+    with TemporaryNode() as node:
         floods = [publish(1, bytes(100), routing_key="flood") * 500]
         floods.append(many(1, (methods.QueueDeclare(queue=f"storm-{n}", nowait=True) for n in range(5000))))
         threads = []
@@ -130,12 +131,12 @@ def test_it_stops_in_the_middle_of_a_flood() -> None:
 
 def test_another_node_can_take_the_port_at_once() -> None:
     """Sockets of clients in TIME_WAIT are nobody's business."""
-    with NodeProcess() as node:
+    with TemporaryNode() as node:
         address = f"{node.host}:{node.port}"
         clients = [Connection(node) for _ in range(3)]
         node.signal(signal.SIGTERM)
         assert node.wait() == 0
-    with NodeProcess(listen=address) as node:
+    with TemporaryNode(listen=address) as node:
         Connection(node).close()
     for client in clients:
         client.socket.close()

@@ -13,9 +13,9 @@ from node.catalogue.replicated_log import DurableLog
 from node.cli.main import main
 from node.queue.operations import Operation
 from node.store.metadata_log import MetadataLog
-from tests.node.queue.messages import content
-from tests.node.store.simulated_disk import SimulatedDisk
-from tests.node.store.stored import (
+from tests.kit.disk import SimulatedDisk
+from tests.kit.messages import content
+from tests.kit.stored import (
     ENTRIES,
     NODE,
     OTHER_UID,

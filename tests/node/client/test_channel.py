@@ -35,7 +35,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.client.connection import OUT_MAX_BYTES
 from node.client.settings import BrokerSettings
-from tests.node.broker.harness import Client, Received, World, check_invariants
+from tests.kit.world import Client, Received, World, check_invariants
 
 NOTIFY = {"consumer_cancel_notify": boolean(True)}
 

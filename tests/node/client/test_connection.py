@@ -42,8 +42,8 @@ from node.catalogue.records import UserLimits
 from node.client.connection import REPLIES_MAX_BYTES
 from node.client.publishing import ROUTES_MAX
 from node.client.settings import BrokerSettings
-from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.broker.harness import LOGIN, Client, World, check_invariants
+from tests.kit.memory import assert_gone, no_search_for_cycles
+from tests.kit.world import LOGIN, Client, World, check_invariants
 
 # --- §1.7, §2.4: scope of errors --------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from node.catalogue.commands import DeleteVhost
 from node.client.counters import AMQP, AT_MOST_ONCE, DISABLED, ChannelCounters, ExchangeCounters
 from node.client.reply_to import REPLY_TO
 from node.client.vhost import routed
-from tests.node.broker.harness import EPOCH_S, Client, World
+from tests.kit.world import EPOCH_S, Client, World
 
 
 def moved(counters: object) -> dict[str, int]:

@@ -22,7 +22,7 @@ from node.queue.live_queue import LiveQueue
 from node.queue.queue import Queue
 from node.queue.run import Run
 from node.scheduling.chores import CHORES_S
-from tests.node.broker.harness import Client, World
+from tests.kit.world import Client, World
 
 COUNT = 500
 MARGIN_S = 0.006

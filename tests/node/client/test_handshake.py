@@ -25,7 +25,7 @@ from node.catalogue.commands import PutVhost, SetParameter, SetUserLimits
 from node.catalogue.records import UserLimits
 from node.client.peer import Peer
 from node.client.settings import BrokerSettings
-from tests.node.broker.harness import LOGIN, Client, World
+from tests.kit.world import LOGIN, Client, World
 
 DEMO = BrokerSettings(mechanisms=("PLAIN", "AMQPLAIN", "EXTERNAL", "RABBIT-CR-DEMO", "NONSENSE"))
 FAILURE_CLOSE = {"authentication_failure_close": boolean(True)}

@@ -1,7 +1,7 @@
 """Who is told of what happens."""
 
 from node.client.observer import Observer, Observers
-from tests.node.broker.harness import Diary, World
+from tests.kit.world import Diary, World
 
 
 def test_several_are_told_in_turn() -> None:

@@ -22,7 +22,7 @@ from node.amqp.methods import (
 from node.client import pairs as module
 from node.client.channel import Channel
 from node.client.pairs import KEPT_S, ChannelPairs, ExchangePair, Spans
-from tests.node.broker.harness import Client, World
+from tests.kit.world import Client, World
 
 
 def asked_world() -> tuple[World, Client]:

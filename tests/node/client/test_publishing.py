@@ -21,8 +21,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.catalogue.commands import SetPermission, SetTopicPermission
-from tests.node.amqp.recorder import publish
-from tests.node.broker.harness import Client, World
+from tests.kit.recorder import publish
+from tests.kit.world import Client, World
 
 
 def client_with_queue(exchange_type: str = "") -> Client:

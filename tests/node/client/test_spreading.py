@@ -21,8 +21,8 @@ from node.amqp.methods import (
 from node.client.spreading import WIDE_COST
 from node.queue.queue import Queue
 from node.scheduling.chores import CHORES_S
-from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.broker.harness import Client, World
+from tests.kit.memory import assert_gone, no_search_for_cycles
+from tests.kit.world import Client, World
 
 COUNT = WIDE_COST + 1500
 PART_S = 0.010

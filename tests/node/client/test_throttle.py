@@ -26,7 +26,7 @@ from node.amqp.properties import Properties, content_header
 from node.broker.broker import FLOW_ENDS_MAX
 from node.client.throttle import FLOW_SHOWN_S
 from node.queue.storage import MemoryStorage
-from tests.node.broker.harness import Client, Received, World, check_invariants
+from tests.kit.world import Client, Received, World, check_invariants
 
 WANTS_TO_KNOW: Table = {"connection.blocked": boolean(True)}
 BLOCKED = Received(0, ConnectionBlocked("low on memory"))

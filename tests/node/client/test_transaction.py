@@ -25,7 +25,7 @@ from node.amqp.methods import (
     TxSelectOk,
 )
 from node.client import transaction
-from tests.node.broker.harness import Client, World, check_invariants
+from tests.kit.world import Client, World, check_invariants
 
 
 def in_transaction(*bodies: bytes, arguments: Table | None = None) -> Client:

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from node.amqp.errors import ProtocolError
 from node.client.unacked import Delivery, Unacked, unknown_delivery_tag
-from tests.node.queue.messages import bodies_of, make_queue, run_of
+from tests.kit.messages import bodies_of, make_queue, run_of
 
 QUEUE = make_queue()
 

@@ -8,7 +8,7 @@ import pytest
 from node.clustering.identity import FILE, IdentityUnreadable, NodeIdentity, read_identity, writing
 from node.clustering.requests import Applicant
 from node.store.disk import Append
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 
 IDENTITY = NodeIdentity(
     "n1@h",

@@ -14,7 +14,7 @@ from node.clustering.requests import Applicant
 from node.clustering.roster import Roster, own_identity
 from node.config.config import Config
 from node.io.data_directory import DataDirectoryError
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 
 N1, N2, N3 = (Applicant(f"n{i}@h", f"h:{i}", f"id{i}", "disc") for i in (1, 2, 3))
 OF_OLD = NodeIdentity("n1@h", "id1", "disc", "the-cluster", (N1, N2))

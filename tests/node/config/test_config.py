@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import fnmatch
 import ipaddress
 import re
 import tomllib
@@ -19,40 +18,9 @@ from node.config.config import Address, Config, LogLevel, Product
 from node.config.file import ConfigError
 from node.config.load import DEFAULT_FILE, StartOptions, load_config
 from node.version import VERSION
+from tests.kit.config import MemoryFiles, load
 
 ROOT = Path(__file__).parents[3]
-
-
-class MemoryFiles:
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self.files = files
-
-    def read(self, path: str) -> bytes | None:
-        text = self.files.get(path)
-        return None if text is None else text.encode()
-
-    def expand(self, pattern: str) -> list[str]:
-        return sorted(
-            p for p in self.files if fnmatch.fnmatch(p, pattern) or fnmatch.fnmatch(p, f"{pattern}/*.conf")
-        )
-
-    def readable(self, path: str) -> bool:
-        return path in self.files
-
-    def is_private(self, path: str) -> bool:
-        return not path.startswith("/open")
-
-
-def load(
-    text: str = "",
-    environ: Mapping[str, str] | None = None,
-    files: Mapping[str, str] | None = None,
-    options: StartOptions | None = None,
-) -> Config:
-    all_files = {DEFAULT_FILE: text, **(files or {})}
-    return load_config(
-        options or StartOptions(), environ or {}, MemoryFiles(all_files), hostname="box.example.org"
-    )
 
 
 def problems(

@@ -15,7 +15,7 @@ from node.catalogue.passwords import ALGORITHMS
 from node.catalogue.records import User
 from node.definitions.document import check_references, read
 from node.definitions.export import Stamp, export
-from tests.node.admin.admin_harness import Office
+from tests.kit.office import Office
 
 RECORDED = Path(__file__).parent / "recorded"
 STAMP = Stamp("3.10.8", "RabbitMQ", "3.10.8")

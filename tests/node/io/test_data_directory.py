@@ -19,7 +19,7 @@ from node.io.data_directory import (
     open_for_reading,
 )
 from node.store.disk import TO_THE_END, Append, MakeDir, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 
 
 @pytest.fixture

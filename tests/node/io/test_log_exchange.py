@@ -15,7 +15,7 @@ from node.config.config import ExchangeLog, LogFormat, LogLevel, LogOptions
 from node.io import log_exchange
 from node.io.log_exchange import LOG_EXCHANGE, TURN_LINES, LogExchange
 from node.log.log import category_logger, process_logger
-from tests.node.broker.harness import Received, World
+from tests.kit.world import Received, World
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}\+00:00 \[(\w+)\] (<\S+>) (.*)\n", re.DOTALL)
 

@@ -8,7 +8,7 @@ from node.catalogue.records import QueueRecord
 from node.client.observer import Level, MirrorEvent
 from node.io import log_observer
 from node.io.log_observer import LogObserver
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 
 @pytest.mark.parametrize(

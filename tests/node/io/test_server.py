@@ -15,11 +15,11 @@ from node.amqp.properties import Properties
 from node.config.config import AmqpOptions, NetworkOptions
 from node.config.values import NETWORK, Address
 from node.io.session import Session
-from tests.adversity.attack import many
-from tests.conformance.amqp_client import Connection, ConnectionEnded
+from tests.kit.amqp_client import Connection, ConnectionEnded
+from tests.kit.attack import many
+from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.ports import free_port
-from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.io.server_thread import LOOPBACK, Place, ServerThread, config
+from tests.kit.server_thread import LOOPBACK, Place, ServerThread, config
 
 pytestmark = pytest.mark.real
 

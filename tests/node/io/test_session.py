@@ -25,10 +25,10 @@ from node.config.config import (
     TlsOptions,
 )
 from node.config.values import NETWORK
-from tests.adversity.attack import many, method
-from tests.conformance.amqp_client import Connection, ConnectionEnded
-from tests.node.io.server_thread import LOOPBACK, ServerThread, accepted_socket, config, unsent_bytes
-from tests.node.io.test_tls import Authority, Identity, client_context
+from tests.kit.amqp_client import Connection, ConnectionEnded
+from tests.kit.attack import many, method
+from tests.kit.authority import Authority, Identity, client_context
+from tests.kit.server_thread import LOOPBACK, ServerThread, accepted_socket, config, unsent_bytes
 
 pytestmark = pytest.mark.real
 

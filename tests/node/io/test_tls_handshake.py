@@ -12,9 +12,9 @@ import pytest
 from node.amqp.constants import PROTOCOL_HEADER
 from node.config.config import NetworkOptions, TlsOptions
 from node.config.values import NETWORK
-from tests.node.io.server_thread import LOOPBACK, ServerThread, config
+from tests.kit.authority import Authority, client_context
+from tests.kit.server_thread import LOOPBACK, ServerThread, config
 from tests.node.io.test_session import V1, V2_IPV4
-from tests.node.io.test_tls import Authority, client_context
 
 pytestmark = pytest.mark.real
 

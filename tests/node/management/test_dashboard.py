@@ -1,21 +1,13 @@
 """The dashboard for our own metrics asks for what a scrape has."""
 
 import asyncio
-import json
 import re
-from typing import Any, get_args
+from typing import get_args
 
 from cluster.mirror.happenings import Kind
 from node.management.prometheus import Scrape, Telemetry
-from tests.adversity.node_process import ROOT
-from tests.node.management.test_prometheus import SUMS, busy_site
-
-FILE = ROOT / "deploy" / "grafana" / "fluffle.json"
-
-
-def queries() -> list[str]:
-    document: dict[str, Any] = json.loads(FILE.read_text())
-    return [target["expr"] for panel in document["panels"] for target in panel.get("targets", ())]
+from tests.kit.dashboard import queries
+from tests.kit.monitor_site import SUMS, busy_site
 
 
 def test_every_metric_of_the_dashboard_is_there() -> None:

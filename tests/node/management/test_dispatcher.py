@@ -15,7 +15,7 @@ from node.management.call import DEPTH_MAX, Call
 from node.management.listing import ListingError
 from node.management.reply import Reply, no_content, ok
 from node.management.routes import Access, Route
-from tests.node.management.fake_site import Caller
+from tests.kit.fake_site import Caller
 
 
 async def hello(call: Call) -> Reply:

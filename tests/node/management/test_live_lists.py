@@ -7,8 +7,8 @@ import pytest
 from node.catalogue.commands import PutUser, PutVhost, SetPermission
 from node.catalogue.passwords import SHA256
 from node.statistics.rows import Kind
-from tests.node.management.fake_site import Caller
-from tests.node.management.live_site import LiveSite, live
+from tests.kit.fake_site import Caller
+from tests.kit.live_site import LiveSite, live
 
 MANAGER = {"authorization": "Basic bTpndWVzdA=="}
 MONITOR = {"authorization": "Basic bzpndWVzdA=="}

@@ -12,10 +12,10 @@ from node.management import node_facts
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range, Ranges
 from node.statistics.statistics import Statistics, StatisticsOptions
-from tests.node.broker.harness import START, World
-from tests.node.management.fake_site import NODE
-from tests.node.management.monitor_site import MonitorSite, listener
-from tests.node.statistics.samples import TIME_MS
+from tests.kit.fake_site import NODE
+from tests.kit.monitor_site import MonitorSite, listener
+from tests.kit.statistics_samples import TIME_MS
+from tests.kit.world import START, World
 
 
 def facts(site: MonitorSite, query: Query | None = None) -> dict[str, Any]:

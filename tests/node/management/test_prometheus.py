@@ -13,30 +13,13 @@ from node.management import metric_families as families
 from node.management.prometheus import CLUSTER_FAMILIES, MIRROR_FAMILY, Scrape, Telemetry, Wanted
 from node.management.resources.metrics import routes
 from node.statistics.channels import channel_name
-from tests.node.broker.harness import World
-from tests.node.management.fake_site import Caller
-from tests.node.management.monitor_site import MonitorSite
+from tests.kit.fake_site import Caller
+from tests.kit.monitor_site import SUMS, MonitorSite, busy_site
+from tests.kit.world import World
 
-SUMS = Wanted("default", is_per_object=False)
 ROWS = Wanted("per-object", is_per_object=True)
 
 Rows = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def busy_site() -> MonitorSite:
-    """Queues a and b of `/`: two messages in a, one of them with a client, and one got for good."""
-    world = World()
-    site = MonitorSite(world)
-    client = world.client()
-    for name in ("a", "b"):
-        client.ask(1, QueueDeclare(queue=name))
-    client.publish(1, "a", b"12345", b"12345", b"12345")
-    client.publish(1, "nowhere", b"x")
-    client.send(1, BasicGet(queue="a", no_ack=True))
-    client.send(1, BasicGet(queue="a"))
-    client.send(1, BasicGet(queue="b"))
-    world.settle()
-    return site
 
 
 def scrape(site: MonitorSite, wanted: Wanted, telemetry: Telemetry | None = None) -> Rows:

@@ -7,7 +7,7 @@ import pytest
 from node.catalogue.commands import DeclareQueue, DeleteQueue, PutVhost
 from node.management import queues_by_name as module
 from node.management.queues_by_name import queues_by_name
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 
 @pytest.fixture

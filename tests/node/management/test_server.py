@@ -21,8 +21,8 @@ from node.management.reply import Reply, no_content, ok
 from node.management.routes import Access, Route
 from node.management.server import HttpServer
 from node.management.site import Site
-from tests.node.io.test_tls import Authority, client_context
-from tests.node.management.fake_site import FakeSite
+from tests.kit.authority import Authority, client_context
+from tests.kit.fake_site import FakeSite
 
 pytestmark = pytest.mark.real
 

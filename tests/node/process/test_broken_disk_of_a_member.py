@@ -1,15 +1,13 @@
 """The message disk of one node of a cluster fails or hangs: it costs that node, and nobody else anything."""
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pika
 import pytest
 
 from node.cli.start import EX_IOERR
-from tests.durability.faulty_disk import FaultyDisk, NoCompiler
-from tests.node.process.processes import Process, Processes, until
+from tests.kit.cluster_processes import MemberProcess, cluster_processes, until
+from tests.kit.faulty_disk import FaultyDisk, NoCompiler
 from tests.node.process.test_mirrored_processes import ALL, fill, ring
 from tests.node.process.test_processes import channel_to
 
@@ -19,25 +17,20 @@ FOLDERS = ("journal", "queues", "messages")
 
 
 @pytest.fixture
-def nodes() -> Iterator[tuple[list[Process], FaultyDisk]]:
+def nodes() -> Iterator[tuple[list[MemberProcess], FaultyDisk]]:
     """Three nodes with a mirrored queue `ha` whose master is on the first, and the disk of that node."""
-    with tempfile.TemporaryDirectory(prefix="fluffle-eio-") as directory:
-        cluster = Processes(Path(directory))
+    with cluster_processes() as cluster:
         try:
-            disk = FaultyDisk(Path(directory), Path(directory) / "n1")
-            formed = cluster.formed("n1", "n2", "n3", environments={"n1": disk.environment})
-            formed[0].ask(
-                "set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues"
-            )
-            fill(formed[0], "ha")
-            yield formed, disk
+            disk = FaultyDisk(cluster.directory, cluster.directory / "n1")
         except NoCompiler as error:
             pytest.skip(str(error))
-        finally:
-            cluster.close()
+        formed = cluster.formed("n1", "n2", "n3", environments={"n1": disk.environment})
+        formed[0].ask("set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues")
+        fill(formed[0], "ha")
+        yield formed, disk
 
 
-def publish(node: Process, queue: str) -> None:
+def publish(node: MemberProcess, queue: str) -> None:
     channel = channel_to(node)
     channel.confirm_delivery()
     channel.basic_publish("", queue, b"after", pika.BasicProperties(delivery_mode=2))
@@ -46,7 +39,7 @@ def publish(node: Process, queue: str) -> None:
 
 @pytest.mark.parametrize("is_master", [True, False])
 def test_a_node_whose_disk_fails_ends_and_the_others_go_on(
-    nodes: tuple[list[Process], FaultyDisk], is_master: bool
+    nodes: tuple[list[MemberProcess], FaultyDisk], is_master: bool
 ) -> None:
     """B7: one sync that fails, once, and all is well again on that disk."""
     (first, second, third), disk = nodes
@@ -56,7 +49,7 @@ def test_a_node_whose_disk_fails_ends_and_the_others_go_on(
     disk.fail("sync", *FOLDERS, once=True)
     publish(second, "ha")
     assert first.wait() == EX_IOERR
-    assert first.log.count("Message store failed") == 1
+    assert first.log_text().count("Message store failed") == 1
     until(lambda: ring(second)["master"] in (second.name, third.name), "another node is master")
     publish(third, "ha")
     channel = channel_to(second)
@@ -69,12 +62,12 @@ def test_a_node_whose_disk_fails_ends_and_the_others_go_on(
     until(lambda: len(ring(second)["ring"]) == 3, "it has a copy again")
 
 
-def test_a_node_whose_disk_hangs_stops_within_a_bound(nodes: tuple[list[Process], FaultyDisk]) -> None:
+def test_a_node_whose_disk_hangs_stops_within_a_bound(nodes: tuple[list[MemberProcess], FaultyDisk]) -> None:
     """It tells what it did not write, and does not call that safe."""
     (first, second, _), disk = nodes
     disk.hang("sync", *FOLDERS)
     channel_to(second).basic_publish("", "ha", b"hangs", pika.BasicProperties(delivery_mode=2))
     assert first.stop() == EX_IOERR
-    assert "does not answer" in first.log
+    assert "does not answer" in first.log_text()
     until(lambda: ring(second)["master"] != first.name, "another node is master")
     publish(second, "ha")

@@ -23,12 +23,12 @@ from node.config.config import Address, ClusterOptions, ManagementConfig, Statis
 from node.io.control import ControlError
 from node.process.agent import Agent
 from node.statistics.query import Query
-from tests.adversity.node_process import ROOT
-from tests.conformance.amqp_client import Connection
-from tests.conformance.cluster_api import await_true
-from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.io.server_thread import Place
-from tests.node.process.test_agent import config_for, directory, environ_of
+from tests.kit.agent import config_for, directory, environ_of
+from tests.kit.amqp_client import Connection
+from tests.kit.memory import assert_gone, no_search_for_cycles
+from tests.kit.patience import wait_until
+from tests.kit.server_process import ROOT
+from tests.kit.server_thread import Place
 
 __all__ = ["directory"]
 
@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path, cluster
         with no_search_for_cycles():
             former = do(parts())
             do(restart())
-            await_true(lambda: not agent.app.is_over, "it was stopped")
+            wait_until(lambda: not agent.app.is_over, "it was stopped")
             do(agent.app.await_start())
             assert_gone(*former)
 
@@ -155,16 +155,16 @@ def test_maintenance_mode_and_the_log_over_http(directory: Path) -> None:
 
         _, last = texts()
         assert send(f"{url}/api/nodes/{OWN}/actions", {"action": "drain"}) == 204
-        await_true(is_drained, "maintenance mode")
-        await_true(
+        wait_until(is_drained, "maintenance mode")
+        wait_until(
             lambda: any("put into maintenance" in text for text in texts(last)[0]), "a line of the log"
         )
         assert get(f"{url}/health/ready")[0] == 503
-        await_true(
+        wait_until(
             lambda: send(f"{url}/api/nodes/{OWN}/actions", {"action": "revive"}) == 204, "the drain is over"
         )
-        await_true(lambda: not is_drained(), "the end of maintenance mode")
-        await_true(lambda: get(f"{url}/health/ready")[0] == 200, "clients are served")
+        wait_until(lambda: not is_drained(), "the end of maintenance mode")
+        wait_until(lambda: get(f"{url}/health/ready")[0] == 200, "clients are served")
         assert texts(texts()[1])[0] == []
 
     logging.getLogger().setLevel(logging.INFO)  # as a node's own log has it
@@ -181,7 +181,7 @@ def test_the_event_loops_lag_is_told(directory: Path) -> None:
             time.sleep(0.3)
 
         do(hold())
-        await_true(lambda: get(f"{url}/api/nodes/{OWN}")[1]["loop_lag"] > 50, "the lag of a held loop")
+        wait_until(lambda: get(f"{url}/api/nodes/{OWN}")[1]["loop_lag"] > 50, "the lag of a held loop")
 
         def samples() -> list[float]:
             found = get(f"{url}/api/nodes/{OWN}?node_stats_age=60&node_stats_incr=1")[1]
@@ -189,8 +189,8 @@ def test_the_event_loops_lag_is_told(directory: Path) -> None:
 
         agent.lag.held(3.5)
         assert agent.management.longest_lag_ms == 3500
-        await_true(lambda: 3500 in samples(), "what was told of a turn is the longest of an interval")
-        await_true(lambda: get(f"{url}/api/nodes/{OWN}")[1]["loop_lag"] < 3500, "the next interval")
+        wait_until(lambda: 3500 in samples(), "what was told of a turn is the longest of an interval")
+        wait_until(lambda: get(f"{url}/api/nodes/{OWN}")[1]["loop_lag"] < 3500, "the next interval")
         assert agent.management.longest_lag_ms == 3500
 
     serve(directory, story, statistics=StatisticsConfig(interval_s=1.0))

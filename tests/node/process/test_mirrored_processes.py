@@ -1,14 +1,12 @@
 """Mirrored queues of real processes, as operators see them: reliability §2.2, §4.10; management §2.5."""
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 
-from tests.node.process.processes import Process, Processes, until
+from tests.kit.cluster_processes import MemberProcess, cluster_processes, until
 from tests.node.process.test_processes import channel_to
 
 pytestmark = pytest.mark.slow
@@ -17,22 +15,16 @@ ALL = '{"ha-mode":"all"}'
 
 
 @pytest.fixture
-def nodes() -> Iterator[list[Process]]:
+def nodes() -> Iterator[list[MemberProcess]]:
     """Three nodes with a mirrored queue `ha` whose master is on the first; it has ten messages."""
-    with tempfile.TemporaryDirectory(prefix="fluffle-mirrored-") as directory:
-        cluster = Processes(Path(directory))
-        try:
-            formed = cluster.formed("n1", "n2", "n3")
-            formed[0].ask(
-                "set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues"
-            )
-            fill(formed[0], "ha")
-            yield formed
-        finally:
-            cluster.close()
+    with cluster_processes() as cluster:
+        formed = cluster.formed("n1", "n2", "n3")
+        formed[0].ask("set_policy", vhost="/", name="ha", pattern="^ha", definition=ALL, apply_to="queues")
+        fill(formed[0], "ha")
+        yield formed
 
 
-def fill(node: Process, queue: str) -> None:
+def fill(node: MemberProcess, queue: str) -> None:
     channel = channel_to(node)
     channel.confirm_delivery()
     channel.queue_declare(queue, durable=True)
@@ -41,14 +33,14 @@ def fill(node: Process, queue: str) -> None:
     channel.connection.close()
 
 
-def ring(node: Process, queue: str = "ha") -> dict[str, Any]:
+def ring(node: MemberProcess, queue: str = "ha") -> dict[str, Any]:
     rings = node.ask("list_rings", vhost="/")["rings"]
     found: dict[str, Any] = next(each for each in rings if each["name"] == queue)
     return found
 
 
 def test_a_clean_stop_hands_over_and_the_copy_of_who_was_away_is_synchronised_on_demand(
-    nodes: list[Process],
+    nodes: list[MemberProcess],
 ) -> None:
     """promote_on_shutdown's good case, and L9."""
     first, second, third = nodes
@@ -61,7 +53,7 @@ def test_a_clean_stop_hands_over_and_the_copy_of_who_was_away_is_synchronised_on
     first.start()
     until(lambda: len(ring(second)["ring"]) == 3, "the first one has a copy again")
     assert first.name not in ring(second)["synchronised"]
-    assert "Discarded 1 former copies of queues" in first.log
+    assert "Discarded 1 former copies of queues" in first.log_text()
     assert second.ask("sync_queue", vhost="/", queue="ha") == {}
     until(lambda: first.name in ring(second)["synchronised"], "it has all")
     assert second.ask("cancel_sync_queue", vhost="/", queue="ha") == {"is_syncing": False}
@@ -70,22 +62,22 @@ def test_a_clean_stop_hands_over_and_the_copy_of_who_was_away_is_synchronised_on
     assert len(row["synchronised_slave_pids"]) == 2
 
 
-def test_rebalance_and_drain_move_masters(nodes: list[Process]) -> None:
+def test_rebalance_and_drain_move_masters(nodes: list[MemberProcess]) -> None:
     first = nodes[0]
     for queue in ("ha2", "ha3"):
         fill(first, queue)
     everything = {"type": "all", "vhost_pattern": ".*", "queue_pattern": ".*"}
     rows = nodes[1].ask("rebalance", **everything)["nodes"]
     assert rows == [{"node": node.name, "classic": 1, "quorum": 0} for node in nodes]
-    until(lambda: "All queue masters are balanced" in nodes[1].log, "the log says so")
+    until(lambda: "All queue masters are balanced" in nodes[1].log_text(), "the log says so")
     first.ask("drain", timeout_s=70)
     masters = {ring(nodes[2], queue)["master"] for queue in ("ha", "ha2", "ha3")}
     assert first.name not in masters
     done = "Leadership transfer for local classic mirrored queues is complete"
-    until(lambda: done in first.log, "the log says so")
+    until(lambda: done in first.log_text(), "the log says so")
 
 
-def test_after_a_power_cut_the_queue_is_there_with_all_that_was_confirmed(nodes: list[Process]) -> None:
+def test_after_a_power_cut_the_queue_is_there_with_all_that_was_confirmed(nodes: list[MemberProcess]) -> None:
     """reliability §4.10 b."""
     for node in nodes:
         node.kill()

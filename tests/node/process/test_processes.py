@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import socket
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,8 +15,14 @@ import pytest
 from node.cli.ctl.main import main as ctl
 from node.clustering import offline
 from node.io.data_directory import DataDirectoryError
+from tests.kit.cluster_processes import (
+    ClusterProcesses,
+    MemberProcess,
+    cluster_processes,
+    until,
+    until_running,
+)
 from tests.kit.ports import free_port
-from tests.node.process.processes import Process, Processes, until, until_running
 
 pytestmark = pytest.mark.slow
 
@@ -25,16 +30,12 @@ APP_RUNNING = "this command requires the 'rabbit' app to be stopped on the targe
 
 
 @pytest.fixture
-def cluster() -> Iterator[Processes]:
-    with tempfile.TemporaryDirectory(prefix="fluffle-cluster-") as path:
-        processes = Processes(Path(path))
-        try:
-            yield processes
-        finally:
-            processes.close()
+def cluster() -> Iterator[ClusterProcesses]:
+    with cluster_processes() as processes:
+        yield processes
 
 
-def channel_to(node: Process) -> "pika.adapters.blocking_connection.BlockingChannel":
+def channel_to(node: MemberProcess) -> "pika.adapters.blocking_connection.BlockingChannel":
     connection = pika.BlockingConnection(
         pika.ConnectionParameters("127.0.0.1", node.port, blocked_connection_timeout=20, socket_timeout=20)
     )
@@ -50,13 +51,13 @@ def how_it_ends(
     return closed.value
 
 
-def knows_all(node: Process, nodes: list[Process]) -> bool:
+def knows_all(node: MemberProcess, nodes: list[MemberProcess]) -> bool:
     """Whether it has heard from all of them what they say of themselves."""
     status = node.ask("cluster_status")
     return set(status["versions"]) == {each.name for each in nodes} and all(status["listeners"].values())
 
 
-def declare(node: Process, queue: str, *, bodies: int = 0) -> None:
+def declare(node: MemberProcess, queue: str, *, bodies: int = 0) -> None:
     channel = channel_to(node)
     channel.confirm_delivery()
     channel.queue_declare(queue, durable=True)
@@ -67,12 +68,12 @@ def declare(node: Process, queue: str, *, bodies: int = 0) -> None:
     channel.connection.close()
 
 
-def queues(node: Process) -> dict[str, tuple[int | None, str, str]]:
+def queues(node: MemberProcess) -> dict[str, tuple[int | None, str, str]]:
     rows = node.ask("list_queues")["queues"]
     return {row["name"]: (row["messages"], row["home"], row["state"]) for row in rows}
 
 
-def test_three_nodes_form_a_cluster_by_their_configuration(cluster: Processes) -> None:
+def test_three_nodes_form_a_cluster_by_their_configuration(cluster: ClusterProcesses) -> None:
     """reliability §2.5: classic_config_discovery_node_list; management §3.4."""
     nodes = cluster.formed("n1", "n2", "n3")
     ids = set()
@@ -97,7 +98,7 @@ def test_three_nodes_form_a_cluster_by_their_configuration(cluster: Processes) -
     assert [node.stop() for node in nodes] == [0, 0, 0]
 
 
-def test_the_cluster_is_the_same_after_all_were_stopped(cluster: Processes) -> None:
+def test_the_cluster_is_the_same_after_all_were_stopped(cluster: ClusterProcesses) -> None:
     """reliability §4.10: total restart; §2.5: persistent_cluster_id."""
     nodes = cluster.formed("n1", "n2", "n3")
     declare(nodes[2], "q", bodies=2)
@@ -114,7 +115,7 @@ def test_the_cluster_is_the_same_after_all_were_stopped(cluster: Processes) -> N
     assert queues(nodes[0]) == {"q": (2, nodes[2].name, "running")}
 
 
-def test_a_killed_node_is_down_at_once_and_the_others_serve_on(cluster: Processes) -> None:
+def test_a_killed_node_is_down_at_once_and_the_others_serve_on(cluster: ClusterProcesses) -> None:
     """amqp-behaviour §9.1, §9.6: a closed connection is a node down at once."""
     first, second, third = nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
@@ -133,7 +134,7 @@ def test_a_killed_node_is_down_at_once_and_the_others_serve_on(cluster: Processe
     )
 
 
-def test_the_leader_killed(cluster: Processes) -> None:
+def test_the_leader_killed(cluster: ClusterProcesses) -> None:
     nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(nodes[0].ask("list_members")["voters"]) == 3, "three vote")
     leader = next(node for node in nodes if node.name == nodes[0].ask("list_members")["leader"])
@@ -147,7 +148,7 @@ def test_the_leader_killed(cluster: Processes) -> None:
         until_running(node, nodes)
 
 
-def test_a_node_without_majority_pauses_and_comes_back(cluster: Processes) -> None:
+def test_a_node_without_majority_pauses_and_comes_back(cluster: ClusterProcesses) -> None:
     """amqp-behaviour §9.6: pause_minority."""
     first, second, third = nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
@@ -163,7 +164,7 @@ def test_a_node_without_majority_pauses_and_comes_back(cluster: Processes) -> No
     assert not first.ask("status")["is_paused"]
 
 
-def test_stop_app_and_start_app(cluster: Processes) -> None:
+def test_stop_app_and_start_app(cluster: ClusterProcesses) -> None:
     """amqp-behaviour §9.7: stop_app closes connections with 320 shutdown."""
     first, second, third = nodes = cluster.formed("n1", "n2", "n3")
     channel = channel_to(second)
@@ -179,7 +180,7 @@ def test_stop_app_and_start_app(cluster: Processes) -> None:
     assert set(queues(second)) == {"q"}
 
 
-def test_join_and_part(cluster: Processes) -> None:
+def test_join_and_part(cluster: ClusterProcesses) -> None:
     """reliability §2.5: join_and_part_cluster, join_cluster_bad_operations, reset_removes_things."""
     first, second = cluster.make("n1"), cluster.make("n2", is_plain=True)
     first.start()
@@ -217,27 +218,30 @@ def test_join_and_part(cluster: Processes) -> None:
     assert set(queues(second)) == {"alone"}
 
 
-def test_all_nodes_stop_at_once_and_nobody_waits_for_the_others(cluster: Processes) -> None:
+def test_all_nodes_stop_at_once_and_nobody_waits_for_the_others(cluster: ClusterProcesses) -> None:
     """The last ones have no majority left that could take note of their stop."""
     nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(nodes[0].ask("list_members")["voters"]) == 3, "three vote")
     for node in nodes:
         node.signal(signal.SIGTERM)
     assert [node.wait() for node in nodes] == [0, 0, 0]
-    assert not any("was not told within" in node.log for node in nodes)
+    assert not any("was not told within" in node.log_text() for node in nodes)
 
 
-def test_a_peer_port_that_is_taken_is_named(cluster: Processes) -> None:
+def test_a_peer_port_that_is_taken_is_named(cluster: ClusterProcesses) -> None:
     first, second = cluster.make("n1"), cluster.make("n2")
     first.start()
     second.peer_port = first.peer_port
     second.launch()
     assert second.wait() == 69
     where = f"127.0.0.1:{first.peer_port}"
-    assert f"cannot start: other nodes cannot be accepted on {where}: Address already in use" in second.log
+    assert (
+        f"cannot start: other nodes cannot be accepted on {where}: Address already in use"
+        in second.log_text()
+    )
 
 
-def test_forget_cluster_node(cluster: Processes) -> None:
+def test_forget_cluster_node(cluster: ClusterProcesses) -> None:
     """reliability §2.5: forget_cluster_node, forget_removes_things; a forgotten node cannot start until reset."""
     first, second, third = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
@@ -254,10 +258,10 @@ def test_forget_cluster_node(cluster: Processes) -> None:
         until(lambda node=node: queues(node) == {}, "its queues are gone")
     third.launch()
     assert third.wait() == 69
-    assert "thinks it's clustered with node" in third.log
-    assert "disagrees" in third.log
+    assert "thinks it's clustered with node" in third.log_text()
+    assert "disagrees" in third.log_text()
     words = ["reset", "--offline", "--data", str(third.data)]
-    assert f"with its process ended, by 'fluffle ctl {' '.join(words)}'" in third.log
+    assert f"with its process ended, by 'fluffle ctl {' '.join(words)}'" in third.log_text()
     assert ctl(words, {"XDG_RUNTIME_DIR": str(third.directory)}) == 0
     third.start()
     for node in (first, second, third):
@@ -265,7 +269,7 @@ def test_forget_cluster_node(cluster: Processes) -> None:
     assert ctl(words, {"XDG_RUNTIME_DIR": str(third.directory)}) == 64
 
 
-def test_ram_nodes(cluster: Processes) -> None:
+def test_ram_nodes(cluster: ClusterProcesses) -> None:
     """reliability §2.5: last RAM/disc rules, change_cluster_node_type."""
     first, second = cluster.make("n1"), cluster.make("n2")
     first.start()
@@ -294,15 +298,15 @@ def test_ram_nodes(cluster: Processes) -> None:
     assert queues(first) == {"q": (1, second.name, "running")}
 
 
-def test_a_ram_node_is_not_the_first(cluster: Processes) -> None:
+def test_a_ram_node_is_not_the_first(cluster: ClusterProcesses) -> None:
     node = cluster.make("n1")
-    node.extra = ["--ram"]
+    node.options = ["--ram"]
     node.launch()
     assert node.wait() != 0
-    assert "RAM node cannot be the first of a cluster" in node.log
+    assert "RAM node cannot be the first of a cluster" in node.log_text()
 
 
-def test_a_plain_node_takes_its_queues_into_a_cluster(cluster: Processes) -> None:
+def test_a_plain_node_takes_its_queues_into_a_cluster(cluster: ClusterProcesses) -> None:
     """What a node has kept by itself is there when it becomes clusterable."""
     node = cluster.make("n1", is_plain=True)
     node.start()
@@ -314,7 +318,7 @@ def test_a_plain_node_takes_its_queues_into_a_cluster(cluster: Processes) -> Non
     assert node.ask("cluster_status")["is_clusterable"] is True
 
 
-def test_drain_and_revive(cluster: Processes) -> None:
+def test_drain_and_revive(cluster: ClusterProcesses) -> None:
     """amqp-behaviour §9.7: maintenance mode."""
     first, second = cluster.formed("n1", "n2")
     channel = channel_to(second)
@@ -336,7 +340,7 @@ def test_drain_and_revive(cluster: Processes) -> None:
     )
 
 
-def test_limits_and_counts_are_those_of_all_nodes(cluster: Processes) -> None:
+def test_limits_and_counts_are_those_of_all_nodes(cluster: ClusterProcesses) -> None:
     """amqp-behaviour §9.7: set_cluster_name and await_online_nodes are the cluster's."""
     first, second = cluster.formed("n1", "n2")
     first.ask("set_cluster_name", name="warren")
@@ -344,7 +348,7 @@ def test_limits_and_counts_are_those_of_all_nodes(cluster: Processes) -> None:
     assert second.ask("await_online_nodes", count=2) == {}
 
 
-def test_a_forgotten_node_can_be_reset_and_join_again(cluster: Processes) -> None:
+def test_a_forgotten_node_can_be_reset_and_join_again(cluster: ClusterProcesses) -> None:
     """reliability §2.5: forget_cluster_node: start_app fails, reset helps."""
     first, second = cluster.formed("n1", "n2")
     until(lambda: len(first.ask("list_members")["voters"]) == 2, "both vote")
@@ -363,15 +367,15 @@ def test_a_forgotten_node_can_be_reset_and_join_again(cluster: Processes) -> Non
     until_running(first, [first, second])
 
 
-def test_a_lost_data_directory(cluster: Processes) -> None:
+def test_a_lost_data_directory(cluster: ClusterProcesses) -> None:
     """Two nodes of one name: the new one is told to wait until the lost one is forgotten."""
     first, second, third = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
     third.kill()
     third.data = third.data.with_name("new")
     third.launch()
-    until(lambda: "does not let this one join" in third.log, "the node is refused")
-    assert "forget_cluster_node n3@localhost" in third.log
+    until(lambda: "does not let this one join" in third.log_text(), "the node is refused")
+    assert "forget_cluster_node n3@localhost" in third.log_text()
     until_running(first, [first, second])
     first.ask("forget_cluster_node", node=third.name)
     third.wait_ready()
@@ -380,14 +384,14 @@ def test_a_lost_data_directory(cluster: Processes) -> None:
 
 
 def test_who_waits_for_a_majority_says_who_is_missing_and_what_to_do(
-    cluster: Processes, capfd: pytest.CaptureFixture[str]
+    cluster: ClusterProcesses, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, second, third = nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
     for node in nodes:
         node.kill()
     management_port = free_port()
-    third.extra = ["--management", f"127.0.0.1:{management_port}"]
+    third.options = ["--management", f"127.0.0.1:{management_port}"]
     third.launch()
     until(lambda: third.ask("status")["phase"] == "waiting", "it waits for the others")
     advice = (
@@ -409,13 +413,13 @@ def test_who_waits_for_a_majority_says_who_is_missing_and_what_to_do(
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{management_port}/health/ready", timeout=10)
     assert json.load(caught.value)["reason"] == f"the node {advice}"
-    until(lambda: f"'n2@localhost' at 127.0.0.1:{second.peer_port}" in third.log, "the log says so")
+    until(lambda: f"'n2@localhost' at 127.0.0.1:{second.peer_port}" in third.log_text(), "the log says so")
     second.start()
     third.wait_ready()
     assert third.ask("status")["waits_for"] == ""
 
 
-def test_forget_offline_and_a_new_quorum(cluster: Processes) -> None:
+def test_forget_offline_and_a_new_quorum(cluster: ClusterProcesses) -> None:
     """reliability §2.5: forget_offline_removes_things; force_boot, here --force-new-quorum."""
     first, second, third = nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
@@ -442,7 +446,7 @@ def test_forget_offline_and_a_new_quorum(cluster: Processes) -> None:
     until(lambda: set(queues(first)) == {"kept", "new"}, "the new queue is seen")
 
 
-def test_who_was_forgotten_offline_stays_apart(cluster: Processes) -> None:
+def test_who_was_forgotten_offline_stays_apart(cluster: ClusterProcesses) -> None:
     """The others come back as a majority of their own: two clusters, with two ids, whose nodes refuse each other."""
     first, *others = nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
@@ -457,12 +461,12 @@ def test_who_was_forgotten_offline_stays_apart(cluster: Processes) -> None:
         until_running(node, others)
     first.start()
     assert first.ask("cluster_status")["internal_cluster_id"] != former
-    until(lambda: "goes on alone since all others were forgotten" in others[0].log, "it is told so")
+    until(lambda: "goes on alone since all others were forgotten" in others[0].log_text(), "it is told so")
     assert others[0].ask("cluster_status")["internal_cluster_id"] == former
     until_running(first, [first])
 
 
-def test_a_node_that_lost_its_metadata_makes_no_second_cluster(cluster: Processes) -> None:
+def test_a_node_that_lost_its_metadata_makes_no_second_cluster(cluster: ClusterProcesses) -> None:
     """It is the first of the list, and the others are silent for longer than it looks for them."""
     first, *others = nodes = cluster.formed("n1", "n2", "n3")
     declare(first, "q", bodies=1)
@@ -471,14 +475,14 @@ def test_a_node_that_lost_its_metadata_makes_no_second_cluster(cluster: Processe
     shutil.rmtree(first.data / "raft")
     first.launch()
     assert first.wait() != 0
-    assert "belonged to a cluster, and its directory raft/ with the metadata is gone" in first.log
+    assert "belonged to a cluster, and its directory raft/ with the metadata is gone" in first.log_text()
     for node in others:
         node.launch()
     for node in others:
         until_running(node, others)
 
 
-def test_a_cluster_is_made_by_enough_nodes(cluster: Processes, tmp_path: Path) -> None:
+def test_a_cluster_is_made_by_enough_nodes(cluster: ClusterProcesses, tmp_path: Path) -> None:
     """A node whose disk was emptied, first of the list, could make a second cluster while the others are silent."""
     first, second, third = nodes = [cluster.make(name) for name in ("n1", "n2", "n3")]
     config = tmp_path / "fluffle.conf"
@@ -487,9 +491,9 @@ def test_a_cluster_is_made_by_enough_nodes(cluster: Processes, tmp_path: Path) -
     )
     for node in nodes:
         node.formation = ",".join(each.seed for each in nodes)
-        node.extra = ["--config", str(config)]
+        node.options = ["--config", str(config)]
     first.launch()
-    until(lambda: "1 of the nodes that were asked" in first.log, "it waits for another one")
+    until(lambda: "1 of the nodes that were asked" in first.log_text(), "it waits for another one")
     assert not first.ask("cluster_status")["running_nodes"]
     second.launch()
     first.wait_ready()
@@ -500,13 +504,13 @@ def test_a_cluster_is_made_by_enough_nodes(cluster: Processes, tmp_path: Path) -
         node.kill()
     shutil.rmtree(first.data)
     first.launch()
-    until(lambda: "1 of the nodes that were asked" in first.log, "it waits for the others")
+    until(lambda: "1 of the nodes that were asked" in first.log_text(), "it waits for the others")
     second.launch()
     third.start()
-    until(lambda: "does not let this one join" in first.log, "it is no member")
+    until(lambda: "does not let this one join" in first.log_text(), "it is no member")
 
 
-def test_a_witness_votes(cluster: Processes) -> None:
+def test_a_witness_votes(cluster: ClusterProcesses) -> None:
     """reliability §4.10: two nodes and a witness survive the loss of a node."""
     first, second = cluster.make("n1"), cluster.make("n2")
     witness = cluster.make("w", command="witness")
@@ -525,7 +529,7 @@ def test_a_witness_votes(cluster: Processes) -> None:
     assert witness.stop() == 0
 
 
-def test_a_frozen_node_is_declared_down_and_starts_anew(cluster: Processes) -> None:
+def test_a_frozen_node_is_declared_down_and_starts_anew(cluster: ClusterProcesses) -> None:
     """reliability §4.2: SIGSTOP: its lease runs out, the others go on; it rejoins as a new incarnation."""
     first, second, third = nodes = cluster.formed("n1", "n2", "n3")
     until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.backlog import RUN_MAX, Backlog
 from node.queue.run import NEVER, Batch, Run
-from tests.node.queue.messages import bodies_of, content, envelope, run_of
+from tests.kit.messages import bodies_of, content, envelope, run_of
 
 
 def filled(*bodies: bytes, first_seq: int = 1) -> Backlog:

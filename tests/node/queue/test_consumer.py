@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from node.queue.backlog import Backlog
 from node.queue.consumer import Consumer, Consumers, Ready
 from node.queue.run import Batch
-from tests.node.queue.messages import FakeOutlet, content, envelope, make_queue, priority_backlog
+from tests.kit.messages import FakeOutlet, content, envelope, make_queue, priority_backlog
 
 QUEUE = make_queue()
 

@@ -10,7 +10,7 @@ from node.amqp.properties import Properties
 from node.queue.content import decode_content
 from node.queue.dead_letter import Death, dead_copy, is_cycle
 from node.queue.run import Envelope
-from tests.node.queue.messages import content
+from tests.kit.messages import content
 
 
 def died(

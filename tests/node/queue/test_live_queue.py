@@ -55,8 +55,8 @@ from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, at_once
 from node.queue.queue import Queue
 from node.queue.run import Batch, Envelope, Run
-from tests.node.broker.harness import World
-from tests.node.queue.messages import bodies_of, run_of
+from tests.kit.messages import bodies_of, run_of
+from tests.kit.world import World
 
 HERE, THERE = "here@host", "there@host"
 HOME_IS_DOWN = f"NOT_FOUND - home node '{THERE}' of durable queue 'q' in vhost '/' is down or inaccessible"

@@ -23,7 +23,7 @@ from node.amqp.properties import Properties
 from node.queue.metering import BUCKETS, EVERY, MARKS_MAX, Account, Meter, MeteredQueue, bucket_of
 from node.queue.queue import Queue
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, bucket_limit_us
-from tests.node.broker.harness import Client, World
+from tests.kit.world import Client, World
 
 STEP_NS = 1000
 

@@ -3,9 +3,6 @@
 The marks § are sections of amqp-behaviour.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -13,93 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
-from node.queue.run import Absent, Batch, Place, Run
-from node.queue.storage import MemoryStorage, Page
-from tests.node.queue.messages import bodies_of, content, envelope
-
-
-class FakeQueueStorage(MemoryStorage):
-    """Segments in memory: what is in them, and questions that wait for `answer`."""
-
-    can_page = True
-    segment_entries = 8
-
-    def __init__(self) -> None:
-        self.entries: dict[int, Run] = {}
-        """Single messages by number: indexed ones that aren't forgotten."""
-        self.questions: deque[Callable[[], None]] = deque()
-
-    def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
-        seqs = range(first_seq, first_seq + len(batch.contents))
-        self._put(Run(batch.envelope, seqs, batch.contents, batch.size, expiry, 0, batch.store_id, True))
-
-    def _put(self, run: Run) -> None:
-        for single in run.singles():
-            assert single.seqs[0] not in self.entries
-            self.entries[single.seqs[0]] = single
-
-    def forget(self, seqs: range, store_id: int) -> None:
-        for seq in seqs:
-            del self.entries[seq]
-
-    def page_out(self, runs: Sequence[Run | Absent]) -> None:
-        assert runs
-        for run in runs:
-            if isinstance(run, Run) and not run.is_indexed:
-                run.is_indexed = True
-                self._put(run)
-            assert all(seq in self.entries for seq in run.seqs)
-
-    def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
-        def answer() -> None:
-            done(
-                [
-                    Absent(
-                        run.envelope,
-                        run.seqs,
-                        run.size,
-                        run.body_bytes,
-                        run.expiry,
-                        run.deliveries,
-                        run.store_id,
-                        None if run.store_id else Place(segment, 0, 0, 0),
-                    )
-                    for seq, run in sorted(self.entries.items())
-                    if first_seq <= seq <= last_seq and seq // self.segment_entries == segment
-                ]
-            )
-
-        self.questions.append(answer)
-
-    def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
-        asked = list(absent)
-        self.questions.append(lambda: done([self._loaded(each) for each in asked]))
-
-    def _loaded(self, absent: Absent) -> Run | None:
-        if any(seq not in self.entries for seq in absent.seqs):
-            return None
-        contents = [self.entries[seq].contents[0] for seq in absent.seqs]
-        return Run(
-            absent.envelope,
-            absent.seqs,
-            contents,
-            absent.size,
-            absent.expiry,
-            absent.deliveries,
-            absent.store_id,
-            True,
-        )
-
-    def clear(self, first_seq: int, last_seq: int) -> None:
-        for seq in [seq for seq in self.entries if first_seq <= seq <= last_seq]:
-            del self.entries[seq]
-
-    def answer(self) -> None:
-        self.questions.popleft()()
-
-    def answer_all(self) -> None:
-        while self.questions:
-            self.answer()
+from node.queue.run import Batch, Run
+from node.queue.storage import Page
+from tests.kit.messages import bodies_of, content, envelope
+from tests.kit.queue_storage import FakeQueueStorage
 
 
 def drained(backlog: PagedBacklog, storage: FakeQueueStorage) -> list[bytes]:

@@ -2,8 +2,8 @@
 
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.run import Batch
-from tests.node.queue.messages import bodies_of, content, envelope, priority_backlog
-from tests.node.queue.test_paged_backlog import FakeQueueStorage
+from tests.kit.messages import bodies_of, content, envelope, priority_backlog
+from tests.kit.queue_storage import FakeQueueStorage
 
 
 def drained(backlog: PriorityBacklog) -> list[bytes]:

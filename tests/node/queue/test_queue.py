@@ -12,7 +12,7 @@ from node.catalogue.policy import QueueSettings
 from node.queue.consumer import Consumer
 from node.queue.queue import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Queue
 from node.queue.run import NEVER, Batch, Run
-from tests.node.queue.messages import FakeHost, FakeOutlet, answer, bodies_of, content, envelope, make_queue
+from tests.kit.messages import FakeHost, FakeOutlet, answer, bodies_of, content, envelope, make_queue
 
 
 class Bench:

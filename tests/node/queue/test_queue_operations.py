@@ -13,7 +13,7 @@ from node.queue.operations import Delivered, Image, Remove, decode, encode, enqu
 from node.queue.queue import Queue
 from node.queue.run import Batch, Envelope, Run
 from node.queue.storage import MemoryStorage
-from tests.node.queue.messages import FakeHost, FakeOutlet, bodies_of, body_of, content, envelope
+from tests.kit.messages import FakeHost, FakeOutlet, bodies_of, body_of, content, envelope
 
 EPOCH_S = 1_700_000_000.0
 

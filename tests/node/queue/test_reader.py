@@ -1,6 +1,6 @@
 """Messages by number from a queue that changes all the time, against a dictionary of all that there ever was."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -12,69 +12,10 @@ from node.catalogue.policy import QueueSettings
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.reader import RUNS_MAX, Found, QueueReader
-from node.queue.run import NEVER, Absent, Batch, Place, Run, bytes_of
+from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import QueueStorage
-from tests.node.queue.messages import bodies_of, content, envelope, run_of
-from tests.node.queue.test_paged_backlog import FakeQueueStorage
-
-MUCH = 1 << 30
-
-
-class SegmentStorage(FakeQueueStorage):
-    """Finds messages in runs, as a segment does; counts scans and loaded messages.
-
-    torn: numbers that were not loaded because of others of their run, which were forgotten meanwhile.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scans: list[int] = []
-        self.loaded = 0
-        self.torn: set[int] = set()
-
-    def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
-        self.scans.append(segment)
-
-        def answer() -> None:
-            groups: list[list[Run]] = []
-            for seq, run in sorted(self.entries.items()):
-                if not first_seq <= seq <= last_seq:
-                    continue
-                last = groups[-1][-1] if groups else None
-                if (
-                    last is not None
-                    and last.seqs[0] == seq - 1
-                    and last.envelope is run.envelope
-                    and not run.store_id
-                    and not last.store_id
-                ):
-                    groups[-1].append(run)
-                else:
-                    groups.append([run])
-            done([_absent(segment, group) for group in groups])
-
-        self.questions.append(answer)
-
-    def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
-        """To look for what was forgotten would be reported as damage."""
-        assert all(seq in self.entries for each in absent for seq in each.seqs)
-        super().load(absent, done)
-
-    def _loaded(self, absent: Absent) -> Run | None:
-        if any(seq not in self.entries for seq in absent.seqs):
-            self.torn.update(seq for seq in absent.seqs if seq in self.entries)
-            return None
-        self.loaded += len(absent)
-        return super()._loaded(absent)
-
-
-def _absent(segment: int, runs: list[Run]) -> Absent:
-    first = runs[0]
-    sizes = [bytes_of(run.contents, MIXED_SIZES) for run in runs]
-    seqs = range(first.seqs[0], runs[-1].seqs[0] + 1)
-    size = sizes[0] if len(set(sizes)) == 1 else MIXED_SIZES
-    place = None if first.store_id else Place(segment, 0, 0, 0)
-    return Absent(first.envelope, seqs, size, sum(sizes), first.expiry, 0, first.store_id, place)
+from tests.kit.messages import bodies_of, content, envelope, run_of
+from tests.kit.queue_storage import MUCH, SegmentStorage
 
 
 @dataclass

@@ -4,7 +4,7 @@ import pytest
 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.run import NEVER, Envelope, Run, bytes_of
-from tests.node.queue.messages import bodies_of, content, envelope, run_of
+from tests.kit.messages import bodies_of, content, envelope, run_of
 
 
 def test_the_address_is_two_shortstrs() -> None:

@@ -5,8 +5,8 @@ from node.catalogue.records import QueueRecord
 from node.queue.queue import Queue
 from node.queue.run import Batch
 from node.queue.status import QueueStatus
-from tests.node.queue.messages import FakeHost, content, envelope, make_queue
-from tests.node.queue.test_paged_backlog import FakeQueueStorage
+from tests.kit.messages import FakeHost, content, envelope, make_queue
+from tests.kit.queue_storage import FakeQueueStorage
 
 
 def test_lengths_and_rates_of_a_paged_queue() -> None:

@@ -30,7 +30,7 @@ from node.queue.consumer import PUMPED_MAX, RUN_COST
 from node.queue.queue import Queue
 from node.routing.router import Router
 from node.scheduling.turn import SHARE_S, TURN_S
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 HEADERS = Properties(headers={"k": longstr("v")})
 

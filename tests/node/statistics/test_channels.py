@@ -15,8 +15,8 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.statistics.query import Query
-from tests.node.broker.harness import Client
-from tests.node.statistics.samples import Watched
+from tests.kit.statistics_samples import Watched
+from tests.kit.world import Client
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from node.amqp.field_table import longstr, table
 from node.amqp.methods import ConnectionClose, QueueDeclare
 from node.client.peer import Peer, TlsFacts
 from node.statistics.query import Query, Range, Ranges
-from tests.node.statistics.samples import TIME_MS, Watched
+from tests.kit.statistics_samples import TIME_MS, Watched
 
 PEER = Peer("10.0.0.1:40000", "10.0.0.2:5672")
 

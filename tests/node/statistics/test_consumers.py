@@ -3,7 +3,7 @@
 from node.amqp.field_table import long
 from node.amqp.methods import BasicConsume, BasicQos, QueueDeclare
 from node.statistics.query import Query
-from tests.node.statistics.samples import Watched
+from tests.kit.statistics_samples import Watched
 
 
 def consuming() -> Watched:

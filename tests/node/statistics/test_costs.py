@@ -10,7 +10,7 @@ import pytest
 
 from node.amqp.methods import QueueDeclare
 from node.statistics.query import Query
-from tests.node.statistics.samples import Watched
+from tests.kit.statistics_samples import Watched
 
 QUEUES = 2_000
 IDLE_BYTES = 1_000

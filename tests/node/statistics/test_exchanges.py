@@ -4,7 +4,7 @@ from node.amqp.field_table import longstr
 from node.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
 from node.catalogue.commands import SetPolicy
 from node.statistics.query import Query
-from tests.node.statistics.samples import Watched
+from tests.kit.statistics_samples import Watched
 
 
 def test_predeclared_ones() -> None:

@@ -21,7 +21,7 @@ from node.queue.queue import Queue
 from node.statistics.options import StatisticsOptions
 from node.statistics.query import Query, Range, Ranges
 from node.statistics.queues import MESSAGES_LOOKED_AT, RUNS_LOOKED_AT
-from tests.node.statistics.samples import TIME_MS, Watched
+from tests.kit.statistics_samples import TIME_MS, Watched
 
 PERSISTENT = Properties(delivery_mode=2)
 

@@ -5,7 +5,7 @@ from node.statistics.options import StatisticsOptions
 from node.statistics.query import Query, Range
 from node.statistics.sampler import SLICE
 from node.statistics.series import IDLE
-from tests.node.statistics.samples import Watched
+from tests.kit.statistics_samples import Watched
 
 
 def test_a_sample_is_taken_in_slices() -> None:

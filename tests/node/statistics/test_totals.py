@@ -7,7 +7,7 @@ from node.amqp.methods import BasicConsume, ChannelClose, QueueDeclare, QueueDel
 from node.catalogue.commands import NodeDown, NodeUp, PutMember, PutVhost
 from node.statistics.options import StatisticsOptions
 from node.statistics.query import Query, Range, Ranges
-from tests.node.statistics.samples import Watched
+from tests.kit.statistics_samples import Watched
 
 
 def test_before_the_first_tick() -> None:

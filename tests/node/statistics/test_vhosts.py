@@ -3,7 +3,7 @@
 from node.amqp.methods import BasicGet, ConnectionClose, QueueDeclare
 from node.catalogue.commands import DeleteVhost, PutVhost
 from node.statistics.query import Query
-from tests.node.statistics.samples import Watched
+from tests.kit.statistics_samples import Watched
 
 
 def test_what_the_metadata_say() -> None:

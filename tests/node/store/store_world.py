@@ -26,7 +26,7 @@ from node.store.queue_index import QueueIndex
 from node.store.records import HEADER_BYTES
 from node.store.recovery import RecoveredStore, recover
 from node.store.store import Store
-from tests.node.store.simulated_disk import PowerLost, SimulatedDisk
+from tests.kit.disk import PowerLost, SimulatedDisk
 
 OPTIONS = StoreOptions(
     embed_max_bytes=250,

@@ -12,7 +12,7 @@ from node.catalogue.mirrors.views import EraseMirror, View, changed, created, di
 from node.catalogue.records import QueueRecord
 from node.store.copies import copy_to_recover, recoverable_copies, stored
 from node.store.inspection import cluster_metadata
-from tests.node.store.stored import (
+from tests.kit.stored import (
     ENTRIES,
     OTHER_UID,
     UID,

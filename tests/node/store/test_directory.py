@@ -14,7 +14,7 @@ from node.store.directory import (
     read_identity,
 )
 from node.store.records import NewerFormat
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 
 
 def disk_with(**files: bytes) -> SimulatedDisk:

@@ -3,7 +3,7 @@
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue, PutVhost
 from node.store.inspection import cluster_metadata, unknown_metadata
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 
 
 def test_only_durable_queues_of_the_node_are_looked_for() -> None:

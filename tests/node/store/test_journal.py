@@ -8,7 +8,7 @@ from node.store.disk import Append, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.journal import CLEAN, Journal, file_numbers, file_path, split
 from node.store.records import JOURNAL_HEADER, check_header, read_records
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 
 QUEUE = bytes(range(16))
 MANY = 1 << 40

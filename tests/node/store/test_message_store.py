@@ -15,7 +15,7 @@ from node.store.disk import Append, MakeDir, Read, Remove, Rename, Step, Sync, S
 from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore, StoreFigures
 from node.store.records import HEADER_BYTES, NewerFormat
 from node.store.store_file import OVERHEAD_BYTES, StoreFile, framed
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
 
 CONTENT_BYTES = 100
 RECORD_BYTES = CONTENT_BYTES + OVERHEAD_BYTES

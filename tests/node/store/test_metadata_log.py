@@ -25,8 +25,8 @@ from node.catalogue.replicated_log import NOT_WRITTEN, DurableLog
 from node.store.disk import Append, MakeDir, RemoveTree, Sync
 from node.store.metadata_log import MetadataLog, MetadataUnreadable
 from node.store.records import METADATA_HEADER, NewerFormat, record
-from tests.node.catalogue.commands_at_random import BEGINNING, build, durable_part, histories
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.commands_at_random import BEGINNING, build, durable_part, histories
+from tests.kit.disk import SimulatedDisk
 
 PATH = "metadata.log"
 NEW_PATH = "metadata.log.tmp"

@@ -21,8 +21,8 @@ from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
 from node.store.queue_index import NO_LIMIT, QueueIndex
 from node.store.records import read_records
 from node.store.rereading import PAUSES_S
-from tests.node.queue.messages import bodies_of, content
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.kit.disk import SimulatedDisk
+from tests.kit.messages import bodies_of, content
 
 SEGMENT_ENTRIES = 8
 EMBED_MAX_BYTES = 100

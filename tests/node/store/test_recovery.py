@@ -15,8 +15,8 @@ from node.store.findings import Damage
 from node.store.message_store import TRANSIENT_FIRST_ID
 from node.store.records import JOURNAL_HEADER, SEGMENT_HEADER, NewerFormat
 from node.store.recovery import PROGRESS_S, Progress, Recovered, recover
-from tests.node.queue.messages import content
-from tests.node.store.stored import (
+from tests.kit.messages import content
+from tests.kit.stored import (
     ENTRIES,
     OTHER_UID,
     PERSISTENT,

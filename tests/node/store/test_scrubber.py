@@ -11,7 +11,7 @@ from node.store.disk import Read
 from node.store.queue_index import QueueIndex
 from node.store.records import BEGINNING, follow, record
 from node.store.scrubber import BUSY_MAX_S, CHUNK_BYTES, JOB_COST_BYTES, REST_S
-from tests.node.store.store_harness import ENVELOPE, Bench, lost_contents, remains, uid_of
+from tests.kit.store_bench import ENVELOPE, Bench, lost_contents, remains, uid_of
 
 RATE = 1024 * 1024
 LARGE = b"L" * 2000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node.store.disk import Append, Disk, MakeDir, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir
-from tests.node.store.simulated_disk import PAGE_BYTES, PowerLost, SimulatedDisk
+from tests.kit.disk import PAGE_BYTES, PowerLost, SimulatedDisk
 
 SAFE = [MakeDir("d"), SyncDir(""), Append("d/f", [b"safe"]), Sync("d/f"), SyncDir("d")]
 

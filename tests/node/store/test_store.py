@@ -17,9 +17,9 @@ from node.store.options import MIB
 from node.store.queue_index import QueueIndex
 from node.store.records import read_records
 from node.store.store import CONGESTED_BYTES, EARLY_BATCH_BYTES, SYNCED_S
-from tests.node.queue.messages import content
-from tests.node.store.simulated_disk import SimulatedDisk
-from tests.node.store.store_harness import (
+from tests.kit.disk import SimulatedDisk
+from tests.kit.messages import content
+from tests.kit.store_bench import (
     EMBED_MAX_BYTES,
     ENVELOPE,
     INTERVAL_S,

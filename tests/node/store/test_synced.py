@@ -18,10 +18,10 @@ from node.store.options import StoreOptions
 from node.store.records import HEADER_BYTES
 from node.store.recovery import RecoveredStore, recover
 from node.store.store import Store
-from tests.node.queue.messages import content
-from tests.node.store.simulated_disk import SimulatedDisk
-from tests.node.store.store_harness import ENVELOPE, INTERVAL_S, Bench, uid_of
-from tests.node.store.stored import (
+from tests.kit.disk import SimulatedDisk
+from tests.kit.messages import content
+from tests.kit.store_bench import ENVELOPE, INTERVAL_S, Bench, uid_of
+from tests.kit.stored import (
     ENTRIES,
     OTHER_UID,
     PERSISTENT,

@@ -9,8 +9,9 @@ import pika
 import pytest
 
 from spark_ops.documents import content_hash
-from tests.conformance.cluster_api import Cluster, await_true
-from tests.conformance.fluffle_cluster import FluffleCluster, FluffleNode
+from tests.kit.fluffle_cluster import FluffleCluster, FluffleNode
+from tests.kit.patience import wait_until
+from tests.kit.server_cluster import Cluster
 from tests.node.telemetry.schema_check import Row, read
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
         rows = rows_of(tmp_path, node, "queue")
         return [row for row in rows if row["queue"] == "ha.q" and row["role"] == role]
 
-    await_true(lambda: any(row["pub_total"] == 50 for row in queue("n1", "master")), "the master's counts")
+    wait_until(lambda: any(row["pub_total"] == 50 for row in queue("n1", "master")), "the master's counts")
     master = queue("n1", "master")[-1]
     assert master["pub_bytes_total"] == 500
     assert master["want_mirrors"] == 2
@@ -70,7 +71,7 @@ def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert master["cpu_us_total"] > 0
     assert sum(master["confirm_us"]) > 0
     assert master["consumers_on"] == {"n2@localhost": 1}
-    await_true(lambda: all(queue(name, "mirror") for name in ("n2", "n3")), "rows of the mirrors")
+    wait_until(lambda: all(queue(name, "mirror") for name in ("n2", "n3")), "rows of the mirrors")
     mirror = queue("n2", "mirror")[-1]
     assert mirror["sync_state"] == "synced"
     assert mirror["cpu_us_total"] > 0
@@ -80,15 +81,15 @@ def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     def links() -> list[Row]:
         return [row for row in rows_of(tmp_path, "n1", "link") if row.get("rtt_us") and row["batches_total"]]
 
-    await_true(lambda: len({row["to_node"] for row in links()}) >= 1, "links")
-    await_true(lambda: any("skew_ms" in row for row in rows_of(tmp_path, "n1", "node")), "the clocks")
+    wait_until(lambda: len({row["to_node"] for row in links()}) >= 1, "links")
+    wait_until(lambda: any("skew_ms" in row for row in rows_of(tmp_path, "n1", "node")), "the clocks")
     skewed = [row for row in rows_of(tmp_path, "n1", "node") if "skew_ms" in row]
     assert abs(skewed[-1]["skew_ms"]) <= skewed[-1]["skew_err_ms"] + 50
 
     def topologies() -> list[Row]:
         return [row for name in ("n1", "n2", "n3") for row in rows_of(tmp_path, name, "topology")]
 
-    await_true(lambda: len(topologies()) >= 1, "a topology")
+    wait_until(lambda: len(topologies()) >= 1, "a topology")
     near.close()
     heir = queue("n1", "master")[-1]["heir"]
     cluster.node("n1@localhost").kill()
@@ -101,7 +102,7 @@ def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
         events = [(row["event"], row.get("from_node")) for row in rows_of(tmp_path, name, "event")]
         return ("view_change", "n1@localhost") in events
 
-    await_true(lambda: len(failovers()) == 1, "the failover")
+    wait_until(lambda: len(failovers()) == 1, "the failover")
     (failover,) = failovers()
     assert failover["from_node"] == "n1@localhost"
     assert failover["to_node"] == heir
@@ -109,18 +110,18 @@ def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert failover["unsynced_promotion"] is False
     assert failover["epoch_after"] > master["epoch"]
     for name in ("n2", "n3"):
-        await_true(partial(has_gone, name), f"{name} sees the other view")
+        wait_until(partial(has_gone, name), f"{name} sees the other view")
     far.close()
 
 
 def test_what_a_killed_node_leaves(cluster: Cluster, tmp_path: Path) -> None:
     """An open segment gets its final name at the next start, under another boot_id."""
     directory = tmp_path / "n3@localhost"
-    await_true(lambda: bool(list(directory.glob("*.open"))), "an open segment")
+    wait_until(lambda: bool(list(directory.glob("*.open"))), "an open segment")
     cluster.node("n3@localhost").kill()
     (left,) = directory.glob("*.open")
     cluster.heal()
-    await_true(lambda: len(list(directory.glob("*.open"))) == 1, "another open segment")
+    wait_until(lambda: len(list(directory.glob("*.open"))) == 1, "another open segment")
     assert (directory / left.name.removesuffix(".open")).exists()
     cluster.node("n3@localhost").terminate()
     assert not list(directory.glob("*.open"))
@@ -141,7 +142,7 @@ def test_the_topology_is_whole(cluster: Cluster, tmp_path: Path) -> None:
             rows = [row for name in ("n1", "n2", "n3") for row in rows_of(tmp_path, name, "topology")]
             return [row for row in rows if row["parts"] == 2]
 
-        await_true(lambda: len(whole()) >= 2, "a topology in two parts", within=30)
+        wait_until(lambda: len(whole()) >= 2, "a topology in two parts", within=30)
         parts = [row for row in whole() if row["snapshot"] == whole()[0]["snapshot"]]
         documents = [json.loads(row["document"]) for row in sorted(parts, key=lambda row: row["part"])]
         document = {**documents[0], "queues": [row for each in documents for row in each["queues"]]}

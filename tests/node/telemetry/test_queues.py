@@ -25,8 +25,8 @@ from node.telemetry.queues import (
     queue_id,
 )
 from node.telemetry.rows import Rows
-from spark_ops.telemetry.synthetic_model import queue_id as collectors_queue_id
-from tests.node.broker.harness import Client, World
+from tests.kit.synthetic.model import queue_id as collectors_queue_id
+from tests.kit.world import Client, World
 from tests.node.telemetry.schema_check import Row, parse
 
 OWN = "rabbit@localhost"

@@ -13,7 +13,7 @@ from node.telemetry import topology
 from node.telemetry.rows import Rows
 from node.telemetry.topology import AFTER_CHANGE_S, COST_SHARE, EVERY_S, TopologyRows
 from spark_ops.documents import content_hash
-from tests.node.broker.harness import World
+from tests.kit.world import World
 from tests.node.telemetry.schema_check import Row, parse
 
 OWN = "rabbit@localhost"

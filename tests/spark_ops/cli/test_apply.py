@@ -21,6 +21,7 @@ from spark_ops.cli import carrying_out
 from spark_ops.cli.errors import OpsError
 from spark_ops.cli.main import main
 from spark_ops.planning import plan as plans
+from tests.kit.patience import wait_until
 from tests.spark_ops.applying.fake_cluster import CLUSTER, FakeCluster
 from tests.spark_ops.applying.world import random_plan
 
@@ -137,13 +138,6 @@ class Background:
 
     def _run(self, arguments: tuple[str, ...]) -> None:
         self.code = main(arguments)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_without_a_word_nothing_is_done(
@@ -278,15 +272,15 @@ def test_pause_resume_and_abort(
     plan = write(path, client)
     place, id_ = Place(tmp_path / "state", plan.plan_id), plan.plan_id[7:17]
     running = in_background("apply", str(path), "--yes")
-    until(lambda: place.journal.exists() and read(place.journal).state is PlanState.RUNNING)
+    wait_until(lambda: place.journal.exists() and read(place.journal).state is PlanState.RUNNING)
     assert "another process" in refused(capsys, "apply", str(path), "--yes")
     assert main(["pause", id_]) == 0
-    until(lambda: read(place.journal).state is PlanState.PAUSED)
+    wait_until(lambda: read(place.journal).state is PlanState.PAUSED)
     assert "being carried out" in refused(capsys, "rollback", id_, "-o", str(tmp_path / "u"))
     assert main(["resume", id_]) == 0
-    until(lambda: read(place.journal).state is PlanState.RUNNING)
+    wait_until(lambda: read(place.journal).state is PlanState.RUNNING)
     assert main(["abort", id_]) == 0
-    until(lambda: running.code is not None)
+    wait_until(lambda: running.code is not None)
     assert running.code == 1
     assert not is_busy(place.journal)
     assert read(place.journal).state is PlanState.ABORTED
@@ -310,9 +304,9 @@ def test_a_health_document_that_falls(
     health.write_text('{"score": 90}')
     place = Place(tmp_path / "state", plan.plan_id)
     running = in_background("apply", str(path), "--yes", "--health", str(health))
-    until(lambda: place.journal.exists() and read(place.journal).state is PlanState.RUNNING)
+    wait_until(lambda: place.journal.exists() and read(place.journal).state is PlanState.RUNNING)
     health.write_text('{"score": 70}')
-    until(lambda: running.code is not None)
+    wait_until(lambda: running.code is not None)
     assert read(place.journal).why == "the health score fell from 90 to 70"
 
 

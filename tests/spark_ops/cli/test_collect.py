@@ -19,8 +19,8 @@ from spark_ops.cli.errors import OpsError
 from spark_ops.cli.main import main
 from spark_ops.telemetry import arrow
 from spark_ops.telemetry.manifest import live_files
-from spark_ops.telemetry.synthetic import Setup, rows
-from spark_ops.telemetry.synthetic_files import write_segments
+from tests.kit.synthetic.files import write_segments
+from tests.kit.synthetic.telemetry import Setup, rows
 
 Capture = pytest.CaptureFixture[str]
 ROWS = list(rows(Setup(queues=1, hours=0.03)))

@@ -10,8 +10,8 @@ pytest.importorskip("pyarrow")
 from spark_ops.cli.main import main
 from spark_ops.telemetry import manifest
 from spark_ops.telemetry.layout import existing_hours, hour_directory
-from spark_ops.telemetry.synthetic import Setup, rows
-from spark_ops.telemetry.synthetic_files import tear, write_parquet
+from tests.kit.synthetic.files import tear, write_parquet
+from tests.kit.synthetic.telemetry import Setup, rows
 
 Capture = pytest.CaptureFixture[str]
 ROWS = list(rows(Setup(queues=2, hours=0.3, interval_s=60)))

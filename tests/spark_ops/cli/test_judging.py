@@ -13,8 +13,8 @@ from spark_ops.cli.main import main
 from spark_ops.health.document import health_document
 from spark_ops.health.judge import judge
 from spark_ops.health.settings import Settings
-from spark_ops.telemetry.synthetic import Setup
-from spark_ops.telemetry.synthetic_faults import inject
+from tests.kit.synthetic.faults import inject
+from tests.kit.synthetic.telemetry import Setup
 from tests.spark_ops.health.reference import evidence
 
 SETUP = Setup(hours=1.0, queues=3, interval_s=30.0)

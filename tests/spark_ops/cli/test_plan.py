@@ -14,9 +14,9 @@ from spark_ops.cli.main import main
 from spark_ops.cli.topologies import read_topology
 from spark_ops.planning.plan import parse
 from spark_ops.planning.topology import document_of
-from spark_ops.telemetry.synthetic import Setup
-from spark_ops.telemetry.synthetic_faults import inject
-from spark_ops.telemetry.synthetic_files import write_parquet
+from tests.kit.synthetic.faults import inject
+from tests.kit.synthetic.files import write_parquet
+from tests.kit.synthetic.telemetry import Setup
 from tests.spark_ops.planning.clusters import cluster, node, queue
 
 Run = Callable[..., tuple[int, str, str]]

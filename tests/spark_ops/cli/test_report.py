@@ -10,7 +10,7 @@ from spark_ops.cli.main import main
 from spark_ops.documents import content_hash
 from spark_ops.planning import plan as plans
 from spark_ops.reports.after import compare
-from tests.spark_ops.reports import samples
+from tests.kit import report_samples as samples
 
 
 def a_plan(**changes: Any) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def test_from_telemetry(spark: Any, tmp_path: Path) -> None:
     from spark_ops.jobs.loads import cluster_rows
     from spark_ops.planning.drafting import draft
     from spark_ops.planning.goals import Settings
-    from spark_ops.telemetry.synthetic import Setup, rows
-    from spark_ops.telemetry.synthetic_files import write_parquet
+    from tests.kit.synthetic.files import write_parquet
+    from tests.kit.synthetic.telemetry import Setup, rows
 
     setup = Setup(nodes=3, queues=30, replicas=2, hours=1.0, interval_s=60, uneven=1.0, zones=0)
     root, middle = tmp_path / "root", setup.start_s + 1800.0

@@ -13,8 +13,8 @@ from spark_ops.health.document import health_document
 from spark_ops.health.facts import EventFact
 from spark_ops.health.judge import Judged, judge
 from spark_ops.health.settings import Settings, from_tables
-from spark_ops.telemetry.synthetic import Setup, rows
-from spark_ops.telemetry.synthetic_faults import FAULTS, drop, duplicate, inject, setup_for, shuffle
+from tests.kit.synthetic.faults import FAULTS, drop, duplicate, inject, setup_for, shuffle
+from tests.kit.synthetic.telemetry import Setup, rows
 from tests.spark_ops.health.reference import evidence
 
 SETUP = Setup(hours=1.0, queues=12)

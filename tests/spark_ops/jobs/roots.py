@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from spark_ops.jobs.files import UNIQUE_MARK
 from spark_ops.telemetry import arrow
 from spark_ops.telemetry.layout import DataFile, hour_of
-from spark_ops.telemetry.synthetic import Row
+from tests.kit.synthetic.telemetry import Row
 
 
 def write(root: Path, rows: Iterable[Row], *, is_unique: bool = False) -> list[Path]:

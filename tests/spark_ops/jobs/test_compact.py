@@ -21,8 +21,8 @@ from spark_ops.telemetry import arrow, manifest  # noqa: E402
 from spark_ops.telemetry.layout import hour_directory  # noqa: E402
 from spark_ops.telemetry.manifest import live_files  # noqa: E402
 from spark_ops.telemetry.schema import KINDS, VERSION  # noqa: E402
-from spark_ops.telemetry.synthetic import Row, Setup, rows  # noqa: E402
-from spark_ops.telemetry.synthetic_files import tear, write_parquet  # noqa: E402
+from tests.kit.synthetic.files import tear, write_parquet  # noqa: E402
+from tests.kit.synthetic.telemetry import Row, Setup, rows  # noqa: E402
 
 SETUP = Setup(queues=3, hours=1.2, interval_s=120)
 ROWS = list(rows(SETUP))

@@ -9,8 +9,8 @@ import pytest
 from spark_ops.health.document import health_document
 from spark_ops.health.judge import judge
 from spark_ops.health.settings import Settings
-from spark_ops.telemetry.synthetic import Row, Setup, rows
-from spark_ops.telemetry.synthetic_faults import FAULTS, duplicate, inject, setup_for, shuffle
+from tests.kit.synthetic.faults import FAULTS, duplicate, inject, setup_for, shuffle
+from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.health.reference import evidence
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spark_ops.jobs.health import HealthError, choose_window, newest_by_cluster
-from spark_ops.telemetry.synthetic import Setup, rows
-from spark_ops.telemetry.synthetic_faults import inject
+from tests.kit.synthetic.faults import inject
+from tests.kit.synthetic.telemetry import Setup, rows
 from tests.spark_ops.jobs.roots import write
 
 SETUP = Setup(hours=2.0, queues=3, interval_s=60.0)

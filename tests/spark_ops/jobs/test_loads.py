@@ -11,8 +11,8 @@ from spark_ops.jobs import topology_snapshots
 from spark_ops.jobs.candidates import candidates, frames
 from spark_ops.jobs.loads import cluster_rows
 from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
-from spark_ops.telemetry.synthetic import Row, Setup, rows
-from spark_ops.telemetry.synthetic_model import MASTER_CPU_US, MIRROR_CPU_US, START_S
+from tests.kit.synthetic.model import MASTER_CPU_US, MIRROR_CPU_US, START_S
+from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.jobs import roots
 
 SETUP = Setup(nodes=3, queues=6, replicas=2, hours=2, interval_s=60, seed=1)

@@ -11,8 +11,8 @@ from spark_ops.jobs import files
 from spark_ops.jobs.reading import read
 from spark_ops.telemetry import manifest
 from spark_ops.telemetry.schema import FIELDS, VERSION
-from spark_ops.telemetry.synthetic import Row, Setup, rows
-from spark_ops.telemetry.synthetic_model import START_S
+from tests.kit.synthetic.model import START_S
+from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.jobs import roots
 
 SETUP = Setup(nodes=2, queues=2, replicas=2, hours=2, interval_s=300)

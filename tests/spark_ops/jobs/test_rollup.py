@@ -21,8 +21,8 @@ from spark_ops.jobs.rollup import (
 )
 from spark_ops.jobs.rollup_fields import BUCKETS, ROLLUPS, RollupKind, Spread
 from spark_ops.telemetry.schema import FIELDS
-from spark_ops.telemetry.synthetic import Row, Setup, rows
-from spark_ops.telemetry.synthetic_model import START_S
+from tests.kit.synthetic.model import START_S
+from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.jobs import roots
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

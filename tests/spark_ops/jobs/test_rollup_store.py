@@ -10,8 +10,8 @@ from spark_ops.cli.errors import EX_UNKNOWN
 from spark_ops.cli.main import main
 from spark_ops.jobs import rollup_store
 from spark_ops.jobs.files import find
-from spark_ops.telemetry.synthetic import Row, Setup, rows
-from spark_ops.telemetry.synthetic_model import START_S
+from tests.kit.synthetic.model import START_S
+from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.jobs import roots
 
 SETUP = Setup(nodes=2, queues=2, replicas=2, hours=2, interval_s=120)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spark_ops.health.settings import Settings
-from spark_ops.telemetry.synthetic import Row, Setup
-from spark_ops.telemetry.synthetic_faults import duplicate, inject
+from tests.kit.synthetic.faults import duplicate, inject
+from tests.kit.synthetic.telemetry import Row, Setup
 from tests.spark_ops.jobs.roots import write_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

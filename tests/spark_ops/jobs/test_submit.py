@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_ops.jobs import submit
-from spark_ops.telemetry.synthetic import Setup, rows
+from tests.kit.synthetic.telemetry import Setup, rows
 from tests.spark_ops.jobs import roots
 
 

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spark_ops.planning.balance import BENEFIT_MIN, Bounds
-from spark_ops.planning.count_only import rebalanced
 from spark_ops.planning.fleet import fleet_of
 from spark_ops.planning.goals import Settings
 from spark_ops.planning.milp import polished
 from spark_ops.planning.planner import objective, planned
 from spark_ops.planning.rows import ClusterRows, QueueRow
 from tests.spark_ops.planning.clusters import FREE, NOW, after, cluster, clusters, node, outcome, plan, queue
+from tests.spark_ops.planning.count_only import rebalanced
 
 MANY = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 CPU_ONLY = replace(FREE, goals=("cpu",), cpu_max=1.0, with_copies=False)

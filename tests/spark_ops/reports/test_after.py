@@ -6,7 +6,7 @@ import pytest
 
 from spark_ops.reports.after import compare, node_loads
 from spark_ops.reports.document import build
-from tests.spark_ops.reports import samples
+from tests.kit import report_samples as samples
 
 CREATED = "2026-11-21T09:40:00Z"
 

@@ -14,8 +14,8 @@ from spark_ops.reports.escape import visible
 from spark_ops.reports.figures import KINDS
 from spark_ops.reports.page import page
 from spark_ops.reports.style import STYLE
-from tests.spark_ops.reports import samples
-from tests.spark_ops.reports.hostile import KNOWN, documents, figures, names
+from tests.kit import report_samples as samples
+from tests.kit.report_hostile import KNOWN, documents, figures, names
 from tests.spark_ops.reports.reading import Page
 
 CREATED = "2026-11-21T09:22:10Z"

@@ -18,8 +18,8 @@ from spark_ops.reports.markup import Markup, tag
 from spark_ops.reports.moves import moves_of, notes_of
 from spark_ops.reports.series import POINTS_MAX, heat, line, node_charts, thinned
 from spark_ops.reports.tables import Column, csv_of, table, tables_of, write_parquet
-from tests.spark_ops.reports import samples
-from tests.spark_ops.reports.hostile import KNOWN, documents, names
+from tests.kit import report_samples as samples
+from tests.kit.report_hostile import KNOWN, documents, names
 
 CREATED = "2026-11-21T09:22:10Z"
 

@@ -11,7 +11,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 from spark_ops.telemetry import arrow  # noqa: E402
 from spark_ops.telemetry.schema import FIELDS, KINDS  # noqa: E402
 from spark_ops.telemetry.segments import fits, wrong_field  # noqa: E402
-from spark_ops.telemetry.synthetic import Setup, rows  # noqa: E402
+from tests.kit.synthetic.telemetry import Setup, rows  # noqa: E402
 
 ROWS = list(rows(Setup(hours=0.02)))
 

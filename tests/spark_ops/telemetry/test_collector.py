@@ -20,8 +20,8 @@ from spark_ops.telemetry.collector import LEFT_BEHIND_S, Taken, take_all  # noqa
 from spark_ops.telemetry.manifest import live_files  # noqa: E402
 from spark_ops.telemetry.quality import read_facts  # noqa: E402
 from spark_ops.telemetry.schema import KINDS, VERSION  # noqa: E402
-from spark_ops.telemetry.synthetic import Setup, rows  # noqa: E402
-from spark_ops.telemetry.synthetic_files import write_segments  # noqa: E402
+from tests.kit.synthetic.files import write_segments  # noqa: E402
+from tests.kit.synthetic.telemetry import Setup, rows  # noqa: E402
 
 SETUP = Setup(queues=2, hours=0.05, start_s=Setup().start_s + 3600 - 100)
 """Some rows, in two hours."""

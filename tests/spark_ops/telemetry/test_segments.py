@@ -20,7 +20,7 @@ from spark_ops.telemetry.segments import (
     segments,
     wrong_field,
 )
-from spark_ops.telemetry.synthetic import Setup, rows
+from tests.kit.synthetic.telemetry import Setup, rows
 
 ROW: dict[str, Any] = next(rows(Setup(nodes=1, queues=0, hours=0.01)))
 

@@ -12,8 +12,8 @@ from spark_ops.documents import content_hash
 from spark_ops.telemetry.quality import HourFacts, Watch, doubled
 from spark_ops.telemetry.schema import FIELDS, KEY
 from spark_ops.telemetry.segments import wrong_field
-from spark_ops.telemetry.synthetic import Setup, rows
-from spark_ops.telemetry.synthetic_faults import FAULTS, HARMLESS, drop, duplicate, inject, setup_for, shuffle
+from tests.kit.synthetic.faults import FAULTS, HARMLESS, drop, duplicate, inject, setup_for, shuffle
+from tests.kit.synthetic.telemetry import Setup, rows
 
 SMALL = Setup(queues=6, hours=0.3, interval_s=30)
 

@@ -7,12 +7,13 @@ import pytest
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-from spark_ops.telemetry import arrow, synthetic_files  # noqa: E402
+from spark_ops.telemetry import arrow  # noqa: E402
 from spark_ops.telemetry.manifest import live_files  # noqa: E402
 from spark_ops.telemetry.schema import FIELDS, KEY, KINDS, Kind  # noqa: E402
 from spark_ops.telemetry.segments import Row, wrong_field  # noqa: E402
-from spark_ops.telemetry.synthetic import Setup, rows  # noqa: E402
-from spark_ops.telemetry.synthetic_files import tear, write_fleet, write_parquet  # noqa: E402
+from tests.kit.synthetic import files  # noqa: E402
+from tests.kit.synthetic.files import tear, write_fleet, write_parquet  # noqa: E402
+from tests.kit.synthetic.telemetry import Setup, rows  # noqa: E402
 
 SETUP = Setup(queues=5, hours=1.1, interval_s=60, idle_share=0.4)
 
@@ -110,5 +111,5 @@ def test_nodes_cost_what_their_queues_cost(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As a benchmark calls it."""
     arguments = [str(tmp_path), "--queues", "2", "--hours", "0.1", "--interval-s", "30"]
-    assert synthetic_files.main(arguments) == 0
+    assert files.main(arguments) == 0
     assert capsys.readouterr().out == f"72 rows of queues in {tmp_path}\n"

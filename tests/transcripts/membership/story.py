@@ -24,7 +24,7 @@ from typing import Final
 from cluster.membership.outputs import Output, Submit
 from node.catalogue.commands import NodeDown
 from node.catalogue.events import MemberDown, MemberUp
-from tests.cluster.membership.scene import BOOTED_S, SELF, Scene, member
+from tests.kit.scene import BOOTED_S, SELF, Scene, member
 from tests.transcripts.script import INDENT, main, retold
 
 STORIES: Final = sorted(Path(__file__).parent.glob("*.txt"))

@@ -46,16 +46,15 @@ from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side
 from cluster.remote.remote_pb2 import Frame
 from node.amqp.field_table import Field, Table, boolean
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import ChangeView, ClearPolicy, DeleteQueue, Refused, SetPolicy, seed_commands
+from node.catalogue.commands import ChangeView, ClearPolicy, DeleteQueue, Refused, SetPolicy
 from node.catalogue.events import QueueCreated, QueueDeleted, ViewChanged
 from node.catalogue.mirrors.views import DropMirror, RingMember, View
-from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
 from node.queue.operations import Delivered, Enqueue, Remove
 from node.queue.queue import Queue
-from tests.cluster.mirror.disk_nodes import Cluster
-from tests.cluster.mirror.nodes import RING
-from tests.node.broker.harness import Client
+from tests.kit.cluster import RING
+from tests.kit.disk_cluster import DiskCluster
+from tests.kit.world import GUEST, Client
 from tests.transcripts.script import INDENT, main, retold
 from tests.transcripts.story import frames_of, shown, table_of
 
@@ -67,7 +66,7 @@ class Story:
     """A cluster, its clients by number, and what the log has made of the queue."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster()
+        self.cluster = DiskCluster()
         self.clients: dict[int, Client] = {}
         self._together = b""
         self._truth = Catalogue()
@@ -82,7 +81,7 @@ class Story:
         words = line.split()
         match words:
             case ["nodes", *names]:
-                self.cluster = Cluster(*names)
+                self.cluster = DiskCluster(*names)
                 self._truth = _everything(self.cluster)
                 self._told = len(self.cluster.log)
             case ["policy"]:
@@ -260,18 +259,10 @@ class Story:
             yield f"{INDENT}{node.name}: {_shown_live(live)}{_shown_group(group)}"
 
 
-def _everything(cluster: Cluster) -> Catalogue:
+def _everything(cluster: DiskCluster) -> Catalogue:
     """The catalogue of all that is in the log, with what every node begins with."""
     truth = Catalogue()
-    seed = seed_commands(
-        vhost="/",
-        user="guest",
-        password_hash=hash_password("guest", b"salt"),
-        hashing_algorithm=SHA256,
-        tags=("administrator",),
-        permissions=(".*", ".*", ".*"),
-    )
-    for command in (*seed, *(command for command, *_ in cluster.log)):
+    for command in (*GUEST, *(command for command, *_ in cluster.log)):
         truth.apply(command)
     truth.take_events()
     return truth

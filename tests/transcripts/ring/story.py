@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from node.catalogue.mirrors.views import DropMirror, EraseMirror, MirrorSynced, TookOver, TransferMaster
-from tests.cluster.gm_ring.ring import Ring
+from tests.kit.ring import Ring
 from tests.transcripts.script import INDENT, main, retold
 
 STORIES: Final = sorted(Path(__file__).parent.glob("*.txt"))

@@ -1,7 +1,7 @@
 """Views in the catalogue: commands about them, and what nodes that come and go make of them."""
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,9 +16,7 @@ from node.catalogue.commands import (
     DeclareQueue,
     DeleteQueue,
     NodeDown,
-    NodeUp,
     PutMember,
-    PutVhost,
     Refused,
     RemoveMember,
     RestoreQueue,
@@ -54,36 +52,19 @@ from node.catalogue.mirrors.views import (
     View,
     ViewChange,
 )
-from node.catalogue.records import Json, QueueRecord
+from node.catalogue.records import Json, MemberType, QueueRecord
 from node.catalogue.snapshot import everything, snapshot
-
-ResultT = TypeVar("ResultT")
+from tests.node.catalogue.mirrors.catalogue_cluster import CatalogueCluster, up
 
 A, B, C, D = "a@host", "b@host", "c@host", "d@host"
 WITNESS = "w@host"
 
 
-def up(name: str) -> NodeUp:
-    return NodeUp(name, f"id of {name}", f"{name}:2")
+class Cluster(CatalogueCluster):
+    """Takes note of events."""
 
-
-class Cluster:
-    """A catalogue with nodes that are up, as incarnations 1, 2, 3, …; takes note of events."""
-
-    def __init__(self, *names: str) -> None:
-        self.catalogue = Catalogue()
-        self.do(PutVhost("/"))
-        for name in names:
-            type_ = "witness" if name == WITNESS else "disc"
-            self.do(PutMember(name, f"{name}:1", f"id of {name}", type_))  # type: ignore[arg-type]
-            self.do(up(name))
-        self.take()
-
-    def do(self, command: Command[ResultT]) -> ResultT:
-        """Apply what is not refused."""
-        result = self.catalogue.apply(command)
-        assert not isinstance(result, Refused), result
-        return result
+    def join(self, name: str, type_: MemberType = "disc") -> None:
+        super().join(name, "witness" if name == WITNESS else type_)
 
     def refused(self, command: Command[Any]) -> None:
         """Apply what is refused, as too late or never possible; it changes nothing."""
@@ -93,9 +74,6 @@ class Cluster:
         assert result == Refused(ReplyCode.PRECONDITION_FAILED, "view changed")
         assert list(map(repr, snapshot(self.catalogue, whole=True))) == before
         assert self.take() == []
-
-    def take(self) -> list[Event]:
-        return self.catalogue.take_events()
 
     def declare(self, *mirrors: str, home: str = A, durable: bool = True, **others: Any) -> QueueRecord:
         """Declare the queue q, of uid 1."""
@@ -115,10 +93,6 @@ class Cluster:
         assert view is not None
         return view
 
-    def policy(self, **keys: Json) -> None:
-        self.do(SetPolicy("/", "p", "^q", {key.replace("_", "-"): value for key, value in keys.items()}))
-        self.take()
-
     def down(self, name: str, *, is_clean: bool = False) -> list[Event]:
         member = self.catalogue.members[name]
         self.take()
@@ -127,22 +101,6 @@ class Cluster:
 
     def up(self, name: str) -> int:
         return self.do(up(name))
-
-    @property
-    def queue(self) -> QueueRecord:
-        queue = self.catalogue.queue("/", "q")
-        assert queue is not None
-        return queue
-
-    @property
-    def view(self) -> View:
-        view = self.queue.view
-        assert view is not None
-        return view
-
-    @property
-    def nodes(self) -> list[str]:
-        return [member.node for member in self.view.ring]
 
 
 @pytest.fixture

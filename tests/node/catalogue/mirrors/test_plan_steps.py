@@ -14,9 +14,6 @@ from node.catalogue.commands import (
     Command,
     DeclareQueue,
     NodeDown,
-    NodeUp,
-    PutMember,
-    PutVhost,
     Refused,
     RestoreQueue,
     SetDraining,
@@ -36,26 +33,22 @@ from node.catalogue.mirrors.views import (
     MirrorSynced,
     TookOver,
     TransferMaster,
-    View,
     ViewChange,
 )
 from node.catalogue.policy import queue_settings
-from node.catalogue.records import Json, QueueRecord
+from node.catalogue.records import Json
 from node.catalogue.snapshot import snapshot
+from tests.node.catalogue.mirrors.catalogue_cluster import CatalogueCluster, up
 
 A, B, C, D = NODES = ("a@h", "b@h", "c@h", "d@h")
 
 
-class Cluster:
+class Cluster(CatalogueCluster):
     """Four nodes, a queue with copies on some of them, and the plan p, which has the lock."""
 
     def __init__(self, *copies: str, mode: str = "exactly", params: Json = 2, sync: str = "manual") -> None:
-        self.catalogue = Catalogue()
-        self.do(PutVhost("/"))
-        for name in NODES:
-            self.do(PutMember(name, f"{name}:1", name))
-            self.do(NodeUp(name, name, f"{name}:2"))
-        self.policy(mode, params, sync)
+        super().__init__(*NODES)
+        self.mirrored(mode, params, sync)
         home, *mirrors = copies or (A, B)
         self.do(DeclareQueue("/", "q", "1", durable=True, home=home, mirrors=tuple(mirrors)))
         self.do(TakePlanLock("p", "o", 0, 1000))
@@ -66,7 +59,7 @@ class Cluster:
         assert not isinstance(result, Refused), (command, result)
         return result
 
-    def policy(self, mode: str, params: Json, sync: str = "manual", **others: Json) -> None:
+    def mirrored(self, mode: str, params: Json, sync: str = "manual", **others: Json) -> None:
         definition: dict[str, Json] = {"ha-mode": mode, "ha-sync-mode": sync, **others}
         if params is not None:
             definition["ha-params"] = params
@@ -102,22 +95,6 @@ class Cluster:
         self.view_change(EraseMirror(member.id, self.view.owner_of(member.id)))
 
     @property
-    def queue(self) -> QueueRecord:
-        queue = self.catalogue.queue("/", "q")
-        assert queue is not None
-        return queue
-
-    @property
-    def view(self) -> View:
-        view = self.queue.view
-        assert view is not None
-        return view
-
-    @property
-    def ring(self) -> list[str]:
-        return [member.node for member in self.view.ring]
-
-    @property
     def synced(self) -> frozenset[str]:
         return plan_steps.synced_nodes(self.view)
 
@@ -129,7 +106,7 @@ def test_a_copy_moves() -> None:
     """The placement holds what the plan wants until the policy wants the same by itself."""
     cluster = Cluster()
     assert cluster.step("add_mirror", C) == StepOutcome("done")
-    assert (cluster.ring, cluster.queue.placement) == ([A, B, C], (A, B, C))
+    assert (cluster.nodes, cluster.queue.placement) == ([A, B, C], (A, B, C))
     assert cluster.step("wait_synced", C).state == "waiting"
     assert cluster.step("drop_mirror", B).state == "stale"
     cluster.synchronise(C)
@@ -137,7 +114,7 @@ def test_a_copy_moves() -> None:
     assert cluster.queue.placement == (A, B, C)
     cluster.catalogue.take_events()
     assert cluster.step("drop_mirror", B, min_synced=2, synced=(A, B, C)) == StepOutcome("done")
-    assert (cluster.ring, cluster.queue.placement) == ([A, C], ())
+    assert (cluster.nodes, cluster.queue.placement) == ([A, C], ())
     [event] = cluster.catalogue.take_events()
     assert isinstance(event, ViewChanged)
     assert event.cause == "plan:p:s1"
@@ -162,7 +139,7 @@ def test_who_has_a_copy_that_the_policy_may_take_away_keeps_it() -> None:
     assert cluster.step("add_mirror", C).state == "skipped"
     assert cluster.queue.placement == (A, B, C)
     assert cluster.step("drop_mirror", B, min_synced=2).state == "done"
-    assert (cluster.ring, cluster.queue.placement) == ([A, C], ())
+    assert (cluster.nodes, cluster.queue.placement) == ([A, C], ())
 
 
 def test_a_copy_that_is_there_but_not_synchronised() -> None:
@@ -187,7 +164,7 @@ def test_a_placement_of_less_than_the_policy_wants_ends(mode: str, params: Json)
     assert cluster.step("add_mirror", B).state == "skipped"
     assert cluster.queue.placement == (A, B)
     cluster.synchronise(B)
-    assert (cluster.ring, cluster.queue.placement) == ([A, B], ())
+    assert (cluster.nodes, cluster.queue.placement) == ([A, B], ())
 
 
 def test_a_node_that_the_policy_has_no_choice_of_is_not_placed() -> None:
@@ -214,7 +191,7 @@ def test_a_placement_ends_with_its_node() -> None:
     cluster.synchronise(C)
     cluster.down(C)
     cluster.erase(C)
-    assert (cluster.ring, cluster.queue.placement) == ([A, B], ())
+    assert (cluster.nodes, cluster.queue.placement) == ([A, B], ())
     assert cluster.step("wait_synced", C).state == "stale"
 
 
@@ -233,10 +210,10 @@ def test_the_node_that_was_to_lose_its_copy_dies() -> None:
 def test_another_policy_ends_a_placement() -> None:
     cluster = Cluster()
     cluster.step("add_mirror", C)
-    cluster.policy("exactly", 2, "automatic")
+    cluster.mirrored("exactly", 2, "automatic")
     assert cluster.queue.placement == (A, B, C)
     cluster.catalogue.take_events()
-    cluster.policy("exactly", 3)
+    cluster.mirrored("exactly", 3)
     assert cluster.queue.placement == ()
     changes = [each for each in cluster.catalogue.take_events() if isinstance(each, ViewChanged)]
     assert [each.after.placement for each in changes] == [()]
@@ -382,11 +359,11 @@ def _happens(cluster: Cluster, event: tuple[str, Any]) -> None:
                 cluster.down(name)
         case "up", name:
             if not members[name].is_up:
-                cluster.do(NodeUp(name, name, f"{name}:2"))
+                cluster.do(up(name))
         case "policy", count:
-            cluster.policy("exactly", count)
+            cluster.mirrored("exactly", count)
         case "all", _:
-            cluster.policy("all", None)
+            cluster.mirrored("all", None)
         case "ring", roll:
             _ring_does(cluster, roll)
         case "drop", roll:

@@ -21,7 +21,7 @@ from node.amqp.methods import (
     QueueDeclare,
 )
 from node.catalogue.commands import SetPermission
-from tests.node.broker.harness import Client, World
+from tests.kit.world import Client, World
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 IN_USE = "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"

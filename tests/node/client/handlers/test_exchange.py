@@ -17,7 +17,7 @@ from node.amqp.methods import (
     QueueDeclare,
 )
 from node.catalogue.commands import SetPermission
-from tests.node.broker.harness import Client, World
+from tests.kit.world import Client, World
 
 DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
 

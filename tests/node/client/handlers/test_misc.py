@@ -13,7 +13,7 @@ from node.amqp.methods import (
     ConfirmSelect,
 )
 from node.client.handlers import HANDLERS
-from tests.node.broker.harness import World
+from tests.kit.world import World
 
 FROM_CLIENTS = {
     "access.request",

@@ -21,7 +21,7 @@ from node.amqp.methods import (
 )
 from node.catalogue import limits
 from node.catalogue.commands import SetParameter, SetPermission
-from tests.node.broker.harness import Client, World
+from tests.kit.world import Client, World
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 LOCKED = (

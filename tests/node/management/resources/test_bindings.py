@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from node.amqp.field_table import Field, Table, boolean, long, longstr
 from node.catalogue.records import Binding
 from node.management.resources.bindings import binding_row, key_of_path, location, properties_key
-from tests.node.management.live_site import live
+from tests.kit.live_site import live
 
 
 def binding(key: str, arguments: Table | None = None, destination: str = "q") -> Binding:

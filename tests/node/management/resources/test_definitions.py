@@ -7,7 +7,7 @@ import pytest
 
 from node.management.reply import ApiError
 from node.management.resources.definitions import form_fields
-from tests.node.management.fake_site import Caller
+from tests.kit.fake_site import Caller
 
 TYPE = "multipart/form-data; boundary=XX"
 JSON = {"content-type": "application/json"}

@@ -1,7 +1,7 @@
 """Exchanges over HTTP without sockets (management §1.4)."""
 
 from node.catalogue.commands import DeclareExchange, SetPolicy
-from tests.node.management.live_site import live
+from tests.kit.live_site import live
 
 NAMES = ["", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.rabbitmq.trace", "amq.topic"]
 

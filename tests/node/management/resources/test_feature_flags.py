@@ -1,7 +1,7 @@
 """Feature flags over HTTP (management §1.10)."""
 
 from node.management.resources.feature_flags import ROUTES
-from tests.node.management.fake_site import Caller
+from tests.kit.fake_site import Caller
 
 JSON = {"content-type": "application/json"}
 

@@ -13,8 +13,8 @@ from node.config.config import TlsOptions
 from node.config.values import Address
 from node.management.resources import health
 from node.management.site import SiteNode
-from tests.node.management.fake_site import NODE, Caller
-from tests.node.management.monitor_site import MonitorSite
+from tests.kit.fake_site import NODE, Caller
+from tests.kit.monitor_site import MonitorSite
 
 
 def ask(site: MonitorSite, path: str, **options: Any) -> tuple[int, Any]:

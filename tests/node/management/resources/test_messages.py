@@ -6,8 +6,8 @@ import pytest
 
 from node.amqp.properties import Properties
 from node.management.resources import messages
-from tests.node.management.fake_site import Caller
-from tests.node.management.live_site import LiveSite, live
+from tests.kit.fake_site import Caller
+from tests.kit.live_site import LiveSite, live
 
 GET = "/api/queues/%2F/q/get"
 PUBLISH = "/api/exchanges/%2F/amq.default/publish"

@@ -9,8 +9,8 @@ from node.catalogue.mirrors.rebalance import plan
 from node.catalogue.mirrors.views import View, created, died
 from node.catalogue.records import Member, QueueRecord
 from node.management.resources.mirroring import ring_facts, shown_plan, with_progress
-from tests.node.management.fake_site import Caller
-from tests.node.management.monitor_site import MonitorSite
+from tests.kit.fake_site import Caller
+from tests.kit.monitor_site import MonitorSite
 
 THREE = created(0, [("a", 1), ("b", 2), ("c", 3)])
 HOSTS = [

@@ -6,8 +6,8 @@ import pytest
 
 from node.catalogue.commands import PutUser
 from node.management.site import SiteNode
-from tests.node.management.fake_site import NODE, Caller
-from tests.node.management.monitor_site import MonitorSite
+from tests.kit.fake_site import NODE, Caller
+from tests.kit.monitor_site import MonitorSite
 
 FORM = {"content-type": "application/x-www-form-urlencoded", "authorization": ""}
 

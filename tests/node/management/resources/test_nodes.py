@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.node.management.fake_site import NODE, Caller
-from tests.node.management.live_site import LiveSite, live
+from tests.kit.fake_site import NODE, Caller
+from tests.kit.live_site import LiveSite, live
 
 LOG = f"/api/nodes/{NODE}/log"
 ACTIONS = f"/api/nodes/{NODE}/actions"

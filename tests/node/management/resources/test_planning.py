@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from node.catalogue.commands import DeclareQueue
-from tests.node.management.fake_site import NODE, Caller
+from tests.kit.fake_site import NODE, Caller
 
 PLAN = {"plan": "p", "owner": "o"}
 STEP = {"plan": "p", "step": "s1", "action": "promote", "vhost": "/", "queue": "q", "uid": "1", "to": NODE}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from node.config.config import ManagementConfig
-from tests.node.management.fake_site import Caller, FakeSite
+from tests.kit.fake_site import Caller, FakeSite
 
 POLICY = {"pattern": "^a", "definition": {"max-length": 5}}
 JSON = {"content-type": "application/json"}

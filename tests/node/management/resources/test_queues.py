@@ -9,7 +9,7 @@ from node.catalogue.commands import DeclareQueue, DeleteQueue, PutMember, PutUse
 from node.catalogue.passwords import SHA256
 from node.management.resources.queues import merged
 from node.management.site import SiteNode
-from tests.node.management.live_site import LiveSite, live
+from tests.kit.live_site import LiveSite, live
 
 PUT = "/api/queues/%2F/q"
 

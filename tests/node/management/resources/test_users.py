@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.management.fake_site import Caller
+from tests.kit.fake_site import Caller
 
 WRONG: list[tuple[dict[str, Any], object]] = [
     ({"tags": 5}, "tags must be a list of strings, or a string with commas"),

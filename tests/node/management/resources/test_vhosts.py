@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.management.fake_site import NODE, Caller
+from tests.kit.fake_site import NODE, Caller
 
 
 @pytest.mark.parametrize(

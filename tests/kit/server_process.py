@@ -1,0 +1,152 @@
+"""A server in a process of its own, started as often as a test wants, and what can be seen of it from outside.
+
+Hostile clients must not share a process with their victim: the memory that counts is the server's alone, and so is the
+time that its event loop is busy.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+ROOT: Final = Path(__file__).parents[2]
+MIB: Final = 1024 * 1024
+
+
+class ServerProcess:
+    """A process that comes and goes; its name and its directory stay.
+
+    directory: for a log of each start, made and removed by the caller.   name: how the names of the logs begin.
+    """
+
+    stop_s: ClassVar[float] = 60.0
+    """How long an end may take that was asked for. Only a failing test waits so long."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.directory = directory
+        self.starts = 0
+        self._log_name = name
+        self._process: subprocess.Popen[Any] | None = None
+        self._ended_with: int | None = None
+
+    def _spawn(
+        self, command: Sequence[str], environ: Mapping[str, str], *, cwd: Path = ROOT, **options: Any
+    ) -> "subprocess.Popen[Any]":
+        """Start the process.   options: of `Popen`; both outputs go to the log unless these say otherwise."""
+        assert not self.is_running, "one at a time"
+        self.starts += 1
+        with self.log_path.open("wb") as log:
+            outputs = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **options}
+            self._process = subprocess.Popen(command, cwd=cwd, env=dict(environ), **outputs)
+        return self._process
+
+    # --- what it says ---
+
+    @property
+    def log_path(self) -> Path:
+        """The log of the last start."""
+        return self.directory / f"{self._log_name}.{self.starts}.log"
+
+    def log_text(self) -> str:
+        """What the last start has logged so far."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    # --- its life ---
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._started().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a process that has ended by itself; None: it runs, or `wait`, `stop` or `kill` saw its end."""
+        return None if self._process is None else self._process.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._started().send_signal(number)
+
+    def terminate(self) -> None:
+        """Ask it to stop: SIGTERM."""
+        self.signal(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT, if it is there."""
+        if self.is_running:
+            self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """kill -9, frozen or not; harmless when it is not there."""
+        if self._process is not None:
+            self._process.kill()
+            self._end()
+
+    def stop(self) -> int:
+        """Stop it as an operator does, with SIGTERM, unless it has ended. Returns: the exit code."""
+        if self.is_running:
+            self.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for the end. Returns: the exit code."""
+        if self._process is not None:
+            try:
+                self._process.wait(self.stop_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"it did not end: {self.log_text()[-4000:]}") from None
+            self._end()
+        assert self._ended_with is not None, "it was not started"
+        return self._ended_with
+
+    def _started(self) -> "subprocess.Popen[Any]":
+        assert self._process is not None, "it was not started"
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._started(), None
+        self._ended_with = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    # --- what the system knows of it ---
+
+    def rss_bytes(self) -> int:
+        """Resident memory now."""
+        return self._status("VmRSS") * 1024
+
+    def peak_bytes(self) -> int:
+        """The most resident memory since the start or the last `reset_peak`."""
+        return self._status("VmHWM") * 1024
+
+    def reset_peak(self) -> None:
+        """Begin to measure the peak anew (see proc(5), clear_refs)."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def cpu_s(self) -> float:
+        """Processor time used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def open_files(self) -> int:
+        """Open file descriptors, sockets among them."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def _status(self, key: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(key):
+                return int(line.split()[1])
+        raise AssertionError(f"the process is gone: {self.log_text()[-4000:]}")
