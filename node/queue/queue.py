@@ -584,7 +584,7 @@ class Queue:
         """The queue was deleted: drop everything, dead-letter nothing (§3.11), cancel the consumers."""
         self.is_deleted = True
         self.count_at_deletion = self.backlog.count
-        self.backlog.abandon()
+        self._host.discard(self.backlog.hand_over().runs)
         self.storage.drop()
         self._loaded()
         self.backlog.close()

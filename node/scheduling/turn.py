@@ -1,12 +1,18 @@
 """What clients' connections may take of one turn of the loop, by the clock: what a message costs depends on bindings,
 headers and limits that other clients chose, and no estimate holds against all of them.
 
-    take bytes ─► a message ─► share over? ─ yes ─► in line ─► a turn with room ─► take the rest
-                     ▲             └ no ─┐
-                     └────────────────────┘
+    take bytes ─► turn full? ─ no ─► a message ─► share over? ─ no ─┐
+                     │                   ▲            │             │
+                    yes                  └────────────┼─────────────┘
+                     ▼                               yes
+                  in line ◄───────────────────────────┘
+                     └─► a turn with room ─► take the rest
 
-A share is looked at between messages, so it is exceeded by one message at most. While there is a line, or when a turn
-is full, what comes in for those who were stopped the last time waits in it, too.
+A share is looked at between messages, so it is exceeded by one message at most. A turn is full when all connections
+together have worked for `TURN_S`: a hundred clients may wake the node at once.
+
+There are two lines. Input is *short* if it is at most `SHORT_BYTES` and its connection was not stopped `HEAVY_STOPS`
+times in a row; short input goes first, however many others wait. New input waits while its line is not empty.
 """
 
 from collections import deque
@@ -19,7 +25,14 @@ SHARE_S: Final = 0.002
 """How long one connection works at once on what its client sent."""
 
 TURN_S: Final = 0.010
-"""How long connections that were stopped work in one turn, all together; one of them always goes on."""
+"""How long connections work in one turn, all together; one connection of the long line always goes on."""
+
+SHORT_BYTES: Final = 4096
+"""More than a client sends that asks for one thing and waits for the answer."""
+
+HEAVY_STOPS: Final = 2
+"""A connection that was stopped so often in a row sends more than a turn can take. One stop proves nothing: the system
+may have given the processor to another process."""
 
 
 def _call_nobody() -> None:
@@ -29,38 +42,43 @@ def _call_nobody() -> None:
 class Turn:
     """The present turn.
 
-    clock: seconds, monotonic.   wake: called when somebody gets in line.
+    clock: seconds, monotonic.   wake: called when somebody gets in line.   has_work: whether somebody is in line.
     """
 
     def __init__(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
         self.clock = clock
         self.number = 0
         self.taken_s = 0.0
+        self.has_work = False
         self._wake = wake
-        self._line: deque[Share] = deque()
-
-    @property
-    def has_work(self) -> bool:
-        """Whether somebody waits for a turn."""
-        return bool(self._line)
+        self._short: deque[Share] = deque()
+        self._long: deque[Share] = deque()
 
     @property
     def is_full(self) -> bool:
         """Whether connections have worked for long enough in this turn."""
         return self.taken_s >= TURN_S
 
-    def line_up(self, share: "Share") -> None:
-        """Wait for another turn, behind all that wait already."""
-        if not self._line:
+    def has_room(self, *, is_short: bool) -> bool:
+        """Whether new input may be worked on at once, in this turn and before all that waits."""
+        return not (self.taken_s >= TURN_S or self._short or (self._long and not is_short))
+
+    def line_up(self, share: "Share", *, is_short: bool) -> None:
+        """Wait for another turn, at the end of one of the lines."""
+        if not self.has_work:
+            self.has_work = True
             self._wake()
-        self._line.append(share)
+        (self._short if is_short else self._long).append(share)
 
     def let_go_on(self) -> None:
-        """Those in line work on, who has waited longest first."""
-        for _ in range(len(self._line)):
-            self._line.popleft().go_on()
+        """Let connections in line work on, the short line first, as long as the turn has room."""
+        while self._short and not self.is_full:
+            self._short.popleft().go_on()
+        for _ in range(len(self._long)):
+            self._long.popleft().go_on()
             if self.is_full:
                 break
+        self.has_work = bool(self._short or self._long)
 
     def end(self) -> None:
         """The next turn begins."""
@@ -71,16 +89,17 @@ class Turn:
 class Share:
     """What one connection takes of a turn.
 
-    ends_at: the time after which it has to stop.   is_over: it has stopped and waits in line.
+    ends_at: the time after which it has to stop.   is_over: it has to stop, or waits in line; its reader is paused.
     """
 
     __slots__ = (
         "_began_at",
-        "_is_heavy",
+        "_is_cut",
         "_left_s",
         "_number",
         "_read_on",
         "_reader",
+        "_stops",
         "_turn",
         "ends_at",
         "is_over",
@@ -93,9 +112,22 @@ class Share:
         self._number = -1
         self._left_s = SHARE_S
         self._began_at = 0.0
-        self._is_heavy = False  # it was stopped the last time that something came in
+        self._stops = 0  # since all of an input was last worked off at once; HEAVY_STOPS at most
+        self._is_cut = False  # the present input was stopped
         self.ends_at = 0.0
         self.is_over = False
+
+    def has_to_wait(self, size: int) -> bool:
+        """Get in line with input of so many bytes, unless this turn has room for it. Returns: whether it is in line."""
+        turn = self._turn
+        if not turn.has_work and turn.taken_s < TURN_S:
+            return False
+        is_short = size <= SHORT_BYTES and self._stops < HEAVY_STOPS
+        if turn.has_room(is_short=is_short):
+            return False
+        self.is_over = self._reader.paused = True
+        turn.line_up(self, is_short=is_short)
+        return True
 
     def begin(self) -> None:
         """The connection is about to work: begins the time."""
@@ -106,25 +138,24 @@ class Share:
         self._began_at = now = turn.clock()
         self.ends_at = now + self._left_s
 
-    def end(self, *, came_in: bool) -> None:
-        """It has worked off what there was, or was stopped.   came_in: it worked on what had just come in."""
+    def stop(self) -> None:
+        """Read no further in this turn. Called between `begin` and `end`."""
+        self._reader.paused = self.is_over = True
+
+    def end(self) -> None:
+        """The connection has worked off its input, or was stopped and gets in line with the rest."""
         taken_s = self._turn.clock() - self._began_at
         self._turn.taken_s += taken_s
         self._left_s -= taken_s
-        if came_in:
-            self._is_heavy = self.is_over
-
-    @property
-    def has_to_wait(self) -> bool:
-        """Whether new bytes of the client wait for another turn, as this one is full or others wait already."""
-        return self._is_heavy and (self._turn.is_full or self._turn.has_work)
-
-    def stop(self) -> None:
-        """Read no further in this turn."""
-        self._reader.paused = True
-        if not self.is_over:
-            self.is_over = True
-            self._turn.line_up(self)
+        if self.is_over:
+            self._is_cut = True
+            self._stops = min(self._stops + 1, HEAVY_STOPS)
+            is_short = self._stops < HEAVY_STOPS and self._reader.kept_bytes <= SHORT_BYTES
+            self._turn.line_up(self, is_short=is_short)
+        else:
+            if not self._is_cut:
+                self._stops = 0
+            self._is_cut = False
 
     def close(self) -> None:
         """The connection is gone: it is not called any more, not even if it still waits in line."""
