@@ -49,7 +49,7 @@ from node.client.spreading import Spreading
 from node.client.throttle import Throttle
 from node.queue.live_queue import all_heard
 from node.scheduling.timers import Timer
-from node.scheduling.turn import Share
+from node.scheduling.turn import Share, UnboundedShare
 
 OUT_MAX_BYTES: Final = 512 * 1024
 """Deliveries that one connection is given in a turn: several socket buffers full, so that the others get their turn."""
@@ -240,6 +240,10 @@ class Connection:
     def has_unpublished(self) -> bool:
         """Whether publishes were read that are to be published in coming turns."""
         return self._rest is not None
+
+    def work_at_once(self) -> None:
+        """Work on all input as it comes from now on, however full a turn is."""
+        self._share = UnboundedShare(self.broker.turns, self._reader, self._work_on)
 
     def stop_reading(self) -> None:
         """Read no further until `read_on`."""

@@ -17,6 +17,7 @@ times in a row; short input goes first, however many others wait. New input wait
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from node.amqp.reader import FrameReader
@@ -166,3 +167,18 @@ class Share:
         self.is_over = False
         self._number = -1
         self._read_on()
+
+
+class UnboundedShare(Share):
+    """A share that is never over: operators send few requests, and their client may leave right behind the last one."""
+
+    __slots__ = ()
+
+    def has_to_wait(self, size: int) -> bool:
+        """See `Share.has_to_wait`."""
+        return False
+
+    def begin(self) -> None:
+        """See `Share.begin`."""
+        super().begin()
+        self.ends_at = inf
