@@ -7,6 +7,7 @@ little as it can.
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -40,6 +41,11 @@ STAY_S: Final = 2.0
 """How long each of them does not read before it leaves, and comes again."""
 RECEIVE_BYTES: Final = 4096
 """What the kernel may take of an answer that nobody reads."""
+HALF_OPEN: Final = 110
+"""Streams that stay in their handshake at once, at each node."""
+HALF_OPEN_HOSTS: Final = tuple(f"127.0.0.{number}" for number in range(2, 10))
+"""Where they come from. Linux takes all of 127.0.0.0/8 for loopback; the nodes are at 127.0.0.1."""
+HALF_OPEN_PAUSE_S: Final = 0.01
 STRANGERS: Final = 1200
 """Whom each flooder keeps at once."""
 VHOST: Final = "bench.vhost"
@@ -315,6 +321,62 @@ def _knock(port: int, flood: Flood) -> None:
     finally:
         for stranger in kept:
             stranger.close()
+
+
+# --- peers ---
+
+
+def half_open_handshakes(ports: Sequence[int], ended: threading.Event) -> None:
+    """Open streams of peers at the cluster ports of Fluffle's nodes, say nothing, and begin anew, again and again."""
+    places: deque[socket.socket] = deque()
+    try:
+        for number, port in enumerate(cycle(ports)):
+            if ended.wait(HALF_OPEN_PAUSE_S / len(ports)):
+                return
+            places.append(_half_open(HALF_OPEN_HOSTS[number % len(HALF_OPEN_HOSTS)], port))
+            if len(places) > HALF_OPEN * len(ports):
+                places.popleft().close()
+    finally:
+        for each in places:
+            each.close()
+
+
+def _half_open(host: str, port: int) -> socket.socket:
+    stranger = socket.socket()
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    stranger.settimeout(0.2)
+    with suppress(OSError):  # the node is busy: one stranger less
+        stranger.bind((host, 0))
+        stranger.connect(("127.0.0.1", port))
+        stranger.sendall(_STREAM_OPENED)
+    return stranger
+
+
+def _http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    """A header field of HPACK, not indexed.   name: of at most 126 bytes, as the value."""
+    return bytes([0, len(name)]) + name + bytes([len(value)]) + value
+
+
+_STREAM_OPENED: Final = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    + _http2_frame(4, 0, 0, b"")  # SETTINGS
+    + _http2_frame(
+        1,  # HEADERS, of which there are no more
+        4,
+        1,
+        _header(b":method", b"POST")
+        + _header(b":scheme", b"http")
+        + _header(b":path", b"/fluffle.peer.Peer/control")
+        + _header(b":authority", b"localhost")
+        + _header(b"te", b"trailers")
+        + _header(b"content-type", b"application/grpc"),
+    )
+)
+"""What a client of gRPC sends to open a stream. Source: RFC 9113 §3.4, §6; RFC 7541 §6.2.2."""
 
 
 # --- sending ---

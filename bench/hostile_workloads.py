@@ -4,17 +4,20 @@ A bystander declares its queue passively every 2 ms, first by itself, then besid
 each node. Each load runs on a broker that was started for it alone, and keeps on until the bystander is done.
 """
 
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from bench import frames as f
 from bench import hostile_loads as loads
 from bench.client import BenchError, Connection
+from bench.cluster_servers import Cluster, FluffleNode, Policy
 from bench.hostile_loads import Flood
 from bench.management import make_queues
 from bench.report import Below, Row, percentile
@@ -141,6 +144,11 @@ def _waits(connection: Connection, queue: str, is_over: Callable[[], bool]) -> l
     return waits
 
 
+def _waits_for(connection: Connection, seconds: float) -> list[float]:
+    ends_at = time.perf_counter() + seconds
+    return _waits(connection, QUEUE, lambda: time.perf_counter() >= ends_at)
+
+
 _ROWS: Final = (
     Row("idle_p99", "ms"),
     Row("p99", "ms"),
@@ -167,6 +175,128 @@ def _clustered(name: str, load: Callable[[Any, Flood], None]) -> Workload:
     return Workload(f"hostile-cluster-{name}", run, _ROWS, fresh=True, clustered=True)
 
 
+CROWD: Final = 100
+"""Publishers that wake the node at once."""
+_EXCLUSIVE: Final = bytes([4])
+_CHANNEL_CLOSE_OK: Final = (20, 41)
+_LOOK_S: Final = 0.1
+
+
+def beside_a_crowd(cluster: Cluster, scale: Scale) -> Outcome:
+    """A crowd publishes to very many exclusive queues of one client, which takes all and acknowledges nothing. Half-way
+    it closes its channel. A bystander asks for a mirrored queue of that node meanwhile. Errors: BenchError if one of
+    them is cut off.
+
+    closed: milliseconds until the channel's close was answered.
+    """
+    cluster.set_policy(Policy("bench.all", f"^{QUEUE}", {"ha-mode": "all", "ha-sync-mode": "automatic"}))
+    with ExitStack() as clients:
+        bystander, owner = (clients.enter_context(cluster.connect(0)) for _ in range(2))
+        bystander.declare_queue(QUEUE)
+        idle = _waits_for(bystander, scale.seconds)
+        _declare_and_consume(owner)
+        crowd = [clients.enter_context(cluster.connect(0)) for _ in range(CROWD)]
+        ended = threading.Event()
+        data = f.Message("amq.fanout", "", b"").publish() * 1000
+        reader = threading.Thread(target=_read_until_closed, args=(owner,), daemon=True)
+        reader.start()
+        threads = [threading.Thread(target=_send, args=(each, ended, data), daemon=True) for each in crowd]
+        with Meter(cluster) as meter:
+            for thread in threads:
+                thread.start()
+            beside = _waits_for(bystander, scale.seconds)
+            closing_at = time.perf_counter()
+            owner.socket.sendall(f.method(1, f.CHANNEL_CLOSE, struct.pack(">HBHH", 200, 0, 0, 0)))
+            while reader.is_alive():
+                beside += _waits_for(bystander, _LOOK_S)
+            closed_s = time.perf_counter() - closing_at
+        ended.set()
+        for thread in threads:
+            thread.join()
+        bystander.delete_queue(QUEUE)
+    idle_p99, p99 = percentile(idle, 99) * 1e3, percentile(beside, 99) * 1e3
+    metrics = {"idle_p99": idle_p99, "p99": p99, "longest": max(beside) * 1e3, "closed": closed_s * 1e3}
+    return Outcome(metrics, len(beside), meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
+
+
+def _send(connection: Connection, ended: threading.Event, data: bytes) -> None:
+    """Send this for as long as it lasts, and read nothing."""
+    connection.socket.settimeout(0.2)
+    left = memoryview(data)
+    while not ended.is_set():
+        with suppress(TimeoutError):
+            left = left[connection.socket.send(left) :] or memoryview(data)
+
+
+def _declare_and_consume(owner: Connection) -> None:
+    """Make the queues in three writes: one by one each would wait for the whole cluster."""
+    names = [f.short_string(f"bench.wide{number:04}") for number in range(loads.WIDE)]
+    table = f.string_table({})
+    where = f.short_string("amq.fanout") + f.short_string("")
+    for frames in (
+        [f.method(1, f.QUEUE_DECLARE, b"\0\0" + name + _EXCLUSIVE + table) for name in names],
+        [f.method(1, f.QUEUE_BIND, b"\0\0" + name + where + b"\1" + table) for name in names],
+        [f.method(1, f.CONSUME, b"\0\0" + name + f.short_string("") + b"\0" + table) for name in names],
+    ):
+        owner.socket.sendall(b"".join(frames))
+    for ids in (f.QUEUE_DECLARE_OK, f.CONSUME_OK):
+        for _ in names:
+            owner._read(1, ids)
+
+
+def _read_until_closed(owner: Connection) -> None:
+    """Take all deliveries, up to the answer to the channel's close."""
+    end = f.method(1, _CHANNEL_CLOSE_OK)
+    tail = b""
+    while not tail.endswith(end):
+        data = owner.socket.recv(1 << 18)
+        if not data:
+            raise BenchError("the broker closed the connection of the consumer")
+        tail = (tail + data)[-len(end) :]
+
+
+_CROWD_ROWS: Final = (
+    Row("idle_p99", "ms"),
+    Row("p99", "ms"),
+    Row("longest", "ms", Below(2000.0)),
+    Row("closed", "ms"),
+)
+
+BACK_S: Final = 30.0
+"""What a member may take to come back beside a flood of handshakes."""
+
+
+def beside_handshakes(cluster: Cluster, scale: Scale) -> Outcome:
+    """A member is killed and started again, first by itself, then while strangers keep half-open handshakes at the
+    cluster ports of the two others.
+
+    quiet, back: seconds from its start until all three nodes are one broker again.
+    """
+    ports = [node.peer_port for node in (cluster.nodes[0], cluster.nodes[2]) if isinstance(node, FluffleNode)]
+    ended = threading.Event()
+    flooder = threading.Thread(target=loads.half_open_handshakes, args=(ports, ended), daemon=True)
+    with Meter(cluster) as meter:
+        quiet_s = _come_back(cluster)
+        flooder.start()
+        try:
+            time.sleep(scale.seconds)
+            back_s = _come_back(cluster)
+        finally:
+            ended.set()
+            flooder.join()
+    metrics = {"quiet": quiet_s, "back": back_s}
+    return Outcome(metrics, 2, meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
+
+
+def _come_back(cluster: Cluster) -> float:
+    cluster.nodes[1].kill()
+    began = time.perf_counter()
+    cluster.relaunch(1)
+    return time.perf_counter() - began
+
+
+_HANDSHAKE_ROWS: Final = (Row("quiet", "s"), Row("back", "s", Below(BACK_S)))
+
 HOSTILE_WORKLOADS: Sequence[Workload] = (
     _hostile("headers", loads.many_headers),
     _filling("fanout", loads.wide_fanout),
@@ -178,4 +308,8 @@ HOSTILE_WORKLOADS: Sequence[Workload] = (
     _filling("lists", loads.unread_lists, make_queues),
     _clustered("deletion", loads.one_deletion),
     _clustered("vhost", loads.vhost_deletion),
+    Workload(
+        "hostile-handshakes", beside_handshakes, _HANDSHAKE_ROWS, fresh=True, clustered=True, alone=True
+    ),
+    Workload("hostile-fanout-cluster", beside_a_crowd, _CROWD_ROWS, fresh=True, clustered=True),
 )

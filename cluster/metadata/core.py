@@ -23,12 +23,16 @@ from cluster.metadata.options import Options
 from cluster.metadata.snapshots import Snapshots
 from cluster.metadata.wire import BadMessage, CoreMessage
 
+APPLY_S: Final = 0.020
+"""How long entries are applied in one tick, looked at after each."""
+
 PRIVATE_METHODS: Final = (
     "__connectedToAnyone",
     "__parseChangeClusterRequest",
     "__changeCluster",
     "__doChangeCluster",
     "__doApplyCommand",
+    "__applyLogEntries",
     "__getEntries",
     "__sendAppendEntries",
     "__sendNextNodeIdx",
@@ -120,6 +124,9 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._now, self._dice = now, random
         self._options = options
         self._keeps_suffix = False
+        self._is_applying = False
+        self.has_entries_left = False
+        """True if the last tick had no time for all entries that are committed."""
         self._is_ticking = False
         self._is_counting = False
         """True while this leader counts, in a tick, which members have an entry."""
@@ -384,14 +391,29 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         During an append that contradicts nothing, these are the entries behind the one at which it begins, as
         PySyncObj would cut them off. Only there it asks without a count or a size. When a leader counts which members
         have an entry, one entry at a time, these are the entries that are not synced here, as it always counts
-        itself.
+        itself. While entries are applied these are all but the next one, so that the clock is looked at after each.
         """
+        if self._is_applying:
+            return SyncObj._SyncObj__getEntries(self, fromIDx, 1)  # type: ignore[no-any-return]
         if self._keeps_suffix and count is None and maxSizeBytes is None:
             count = 1
         if count == 1 and self._is_counting and fromIDx > self._journal.synced_index:
             return []
         entries: list[LogEntry] = SyncObj._SyncObj__getEntries(self, fromIDx, count, maxSizeBytes)
         return entries
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        """Apply committed entries for `APPLY_S`: each may delete fifty queues, and no client is served meanwhile."""
+        ends_at, before = self._now() + APPLY_S, -1
+        self._is_applying = True
+        try:
+            while before < self.applied() < self._SyncObj__raftCommitIndex and self._now() <= ends_at:
+                before = self.applied()  # an entry that is not in the journal yet ends the loop
+                SyncObj._SyncObj__applyLogEntries(self)
+        finally:
+            self._is_applying = False
+        self.has_entries_left = before < self.applied() < self._SyncObj__raftCommitIndex
+        return False  # as PySyncObj does for batches
 
     def _SyncObj__sendAppendEntries(self) -> None:
         """Send a round of appends. PySyncObj's own loops until its time is over when a member needs a snapshot that

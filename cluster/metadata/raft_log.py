@@ -52,7 +52,7 @@ COMMAND_MAX_BYTES: Final = 1024 * 1024
 """The largest command, as JSON."""
 
 BATCH_MAX_BYTES: Final = 64 * 1024
-BATCH_MAX_COMMANDS: Final = 200
+BATCH_MAX_COMMANDS: Final = 50
 """The most commands of a batch: applying it holds the loop for some milliseconds."""
 
 WINDOW: Final = 16

@@ -506,6 +506,7 @@ class Replica:
             if core.is_leader() and self._can_announce():
                 core.announce()
             if before == (core.term(), core.is_leader()):
+                self._is_core_due = self._is_core_due or core.has_entries_left
                 return
         self._wake_core()
 
@@ -569,7 +570,7 @@ class Replica:
         return due
 
     def _next_tick(self, now: float) -> float:
-        due = min(self._core_due(), self._changes.due())
+        due = now if self._is_core_due else min(self._core_due(), self._changes.due())
         return max(min(due, self._notices.due(self.applied_index)), now + 0.001)
 
     def _snapshot_ready(self) -> None:

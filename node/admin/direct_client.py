@@ -261,6 +261,7 @@ class _DirectConnection(Connection):
         self._handshake = None
         self._reader.watches_contents = False
         self.throttle = _Unthrottled(self, self._reader)
+        self.work_at_once()
         self.error: ProtocolError | None = None
         self._on_error = on_error
         self.user = user

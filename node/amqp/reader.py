@@ -163,6 +163,17 @@ class FrameReader:
         else:
             self._walk(data, pos)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the stream that were not taken yet."""
+        return self._buffered
+
+    def put_back(self, data: bytes) -> None:
+        """Keep whole frames that were taken before, as the first to be taken after `paused`."""
+        assert self.paused
+        self._pieces.insert(0, data)
+        self._buffered += len(data)
+
     def resume(self) -> None:
         """Continue after `paused`, with the bytes that were kept."""
         self.paused = False

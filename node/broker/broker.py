@@ -18,11 +18,12 @@ from node.amqp.field_table import Table
 from node.broker.belongings import attach, publish_again
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
+from node.broker.deletions import Deletions
 from node.broker.following import Following
 from node.broker.mass_deletion import InPieces
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import DeclareQueue, DeleteQueue
+from node.catalogue.commands import DeclareQueue
 from node.catalogue.mirrors.placement import Placement
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.names import home_is_down, not_found
@@ -48,6 +49,7 @@ from node.queue.storage import MemoryStorage, QueueStorage, Storage
 from node.scheduling.chores import Chore, Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import TURN_S, Turn
+from node.scheduling.waste import Waste
 
 if TYPE_CHECKING:
     from node.client.channel import Channel
@@ -90,6 +92,7 @@ class Broker:
         self.settings = settings
         self.turns = Turn(clock, lambda: self.wake())
         self.chores = Chores(clock, lambda: self.wake())
+        self._waste = Waste(self.chores.begin)
         self.closing: dict[Channel, None] = {}
         """Closed channels that have not given back all of their messages and consumers yet."""
         self.meter = meter
@@ -140,9 +143,8 @@ class Broker:
         self.damages = Damages(self)
         self._connection_numbers = count(1)
         self._plain_settings = NO_POLICY, queue_settings({}, NO_POLICY)
-        """The policy and settings of the last queue without arguments: most queues have none, and the same policy."""
-        self._deletions = self._deletions_done = 0
-        self._awaiting_deletions: deque[tuple[int, Callable[[Any], None]]] = deque()
+        """The last queue without arguments: of many queues most are like that, and under the same policy."""
+        self._deletions = Deletions(lambda command, on_applied: self.log.submit(command, on_applied))
 
     @property
     def log(self) -> ReplicatedLog:
@@ -254,16 +256,21 @@ class Broker:
     def start(self, now: float) -> None:
         """Begin the checks that are made regularly."""
         self.now = now
-        self.timers.at(now + self.settings.channel_tick_s, self._check_consumer_timeouts)
+        self.timers.at(now + self.settings.channel_tick_s, self._look_at_connections)
 
-    def _check_consumer_timeouts(self, now: float) -> None:
+    def _look_at_connections(self, now: float) -> None:
         for connection in list(self.connections.values()):
             connection.check_consumer_timeouts(now)
-        self.timers.at(now + self.settings.channel_tick_s, self._check_consumer_timeouts)
+            connection.renew_routes()
+        self.timers.at(now + self.settings.channel_tick_s, self._look_at_connections)
 
     def begin(self, chore: Chore) -> None:
         """Do long work, at once or in pieces."""
         self.chores.begin(chore)
+
+    def discard(self, runs: list[Run]) -> None:
+        """Free runs that nobody needs any more, in pieces."""
+        self._waste.add(runs)
 
     # --- connections ---
 
@@ -342,11 +349,11 @@ class Broker:
         self.relieved()
 
     def delete_exclusive_queues(self, connection: "Connection") -> Chore:
-        """Return the chore that deletes the exclusive queues of a connection that ends (§3.13)."""
+        """Return the chore that deletes the exclusive queues of a connection that ends (amqp-behaviour §3.13)."""
         records = self.following.exclusive_queues(connection.id)
         for at in range(0, len(records), DELETED_AT_ONCE):
             for record in records[at : at + DELETED_AT_ONCE]:
-                self._delete(record)
+                self._deletions.add(record)
             yield
 
     # --- routing and publishing ---
@@ -415,7 +422,7 @@ class Broker:
     # --- queues ---
 
     def live_queue(self, vhost: str, name: str) -> LiveQueue:
-        """Return the live queue; raises ProtocolError 404 if there is none, or none within reach (§9.1)."""
+        """Return the live queue; ProtocolError 404 if there is none, or none within reach (amqp-behaviour §9.1)."""
         queue = self.vhosts[vhost].queues.get(name)
         if queue is None:
             record = self.catalogue.queue(vhost, name)
@@ -447,23 +454,11 @@ class Broker:
 
     def queue_unused(self, queue: Queue, now: float) -> None:
         """Delete the queue: its last consumer left an auto-delete queue, or its time without use is over."""
-        self._delete(queue.record)
-
-    def _delete(self, record: QueueRecord) -> None:
-        self._deletions += 1
-        self.log.submit(DeleteQueue(record.vhost, record.name, uid=record.uid), self._deleted)
-
-    def _deleted(self, _: object) -> None:
-        self._deletions_done += 1
-        while self._awaiting_deletions and self._awaiting_deletions[0][0] <= self._deletions_done:
-            self._awaiting_deletions.popleft()[1](None)
+        self._deletions.add(queue.record)
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
         """Call back when all queues are gone that this broker has begun to delete by itself."""
-        if self._deletions_done == self._deletions:
-            on_done(None)
-        else:
-            self._awaiting_deletions.append((self._deletions, on_done))
+        self._deletions.await_all(on_done)
 
     # --- following the catalogue ---
 

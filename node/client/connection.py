@@ -49,7 +49,7 @@ from node.client.spreading import Spreading
 from node.client.throttle import Throttle
 from node.queue.live_queue import all_heard
 from node.scheduling.timers import Timer
-from node.scheduling.turn import Share
+from node.scheduling.turn import Share, UnboundedShare
 
 OUT_MAX_BYTES: Final = 512 * 1024
 """The most bytes of deliveries that one connection is given in a turn, which are several socket buffers full."""
@@ -111,7 +111,7 @@ class Connection:
         self.throttle = Throttle(self, self._reader)
         self.spreading = Spreading()
         self._clock = broker.turns.clock
-        self._share = Share(broker.turns, self._reader, self.read_on)
+        self._share = Share(broker.turns, self._reader, self._work_on)
         self._handshake: Handshake | None = Handshake(self)
         self._routes = Routes()
         self._out: list[bytes] = []
@@ -162,11 +162,12 @@ class Connection:
             data = self._handshake.take_header(data)
             if not data:
                 return
+        if self._reader.paused or self._share.has_to_wait(len(data)):
+            self._reader.feed(data)  # which keeps it until `resume`
+            return
         self._share.begin()
-        if self._share.has_to_wait:
-            self._share.stop()
         self._take(data)
-        self._share.end(came_in=True)
+        self._share.end()
         self._flush_confirms()
 
     def _take(self, data: bytes | None) -> None:
@@ -240,15 +241,43 @@ class Connection:
         """True if publishes were read that are to be published in later turns."""
         return self._rest is not None
 
+    def work_at_once(self) -> None:
+        """Work on all input as it comes from now on, however full a turn is."""
+        self._share = UnboundedShare(self.broker.turns, self._reader, self._work_on)
+
     def stop_reading(self) -> None:
         """Read no further until `read_on`."""
         self._reader.paused = True
 
+    def shrink(self) -> None:
+        """Keep unpublished messages as the bytes that they came as, and no routes, while an alarm blocks the publisher.
+
+        Small objects from the time when memory was full would keep the C library from giving back what is around them.
+        """
+        self._routes.clear()
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            _, method_frame, _, contents, _ = rest
+            self._reader.put_back(b"".join(method_frame + content for content in contents))
+
+    def renew_routes(self) -> None:
+        """Forget routes to queues that may be gone: a publisher that publishes nothing more would keep them."""
+        self._routes.renew(self.broker.catalogue.version)
+
     def read_on(self) -> None:
-        """Read on, unless there is another reason to wait."""
+        """Read on, at once or in a coming turn, unless something else still keeps us from it."""
+        if self._may_read_on and not self._share.has_to_wait(self._reader.kept_bytes):
+            self._work_on()
+
+    @property
+    def _may_read_on(self) -> bool:
         is_stopped = self._is_waiting or self._is_choked or self._is_deaf or self._share.is_over
         has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
-        if is_stopped or self.throttle.holds or self.spreading.is_on or has_ended:
+        return not (is_stopped or self.throttle.holds or self.spreading.is_on or has_ended)
+
+    def _work_on(self) -> None:
+        """Work on the input that was kept; called by the share when its turn has come."""
+        if not self._may_read_on:
             return
         self._share.begin()
         rest, self._rest = self._rest, None
@@ -257,7 +286,7 @@ class Connection:
             self.on_publish(*rest)
         if rest is None or not self._reader.paused:
             self._take(None)
-        self._share.end(came_in=False)
+        self._share.end()
         self._flush_confirms()
         self._on_change()
 

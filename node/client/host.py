@@ -96,8 +96,8 @@ class ClientHost(Protocol):
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
         """Call back when all queues are gone that this broker has begun to delete by itself.
 
-        The client that cancels the last consumer of an auto-delete queue, or closes, is answered after that (§3.12,
-        §3.13).
+        The client that cancels the last consumer of an auto-delete queue, or closes, is answered after that
+        (amqp-behaviour §3.12, §3.13).
         """
 
     def touch(self, queue: "Queue") -> None:

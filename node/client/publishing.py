@@ -114,10 +114,15 @@ class Routes:
     def find(self, method_frame: bytes, version: int) -> Route | None:
         """Return the route of a publish, if it was opened under this version of the catalogue."""
         if version != self._version:
+            self.renew(version)
+        return self._routes.get(method_frame)
+
+    def renew(self, version: int) -> None:
+        """Forget the routes that were opened under another version of the catalogue, which may keep deleted queues."""
+        if version != self._version:
             self._routes.clear()
             self._targets.clear()
             self._version = version
-        return self._routes.get(method_frame)
 
     def open(self, channel: "Channel", publish: BasicPublish, method_frame: bytes) -> Route:
         """Open a route and remember it; see `open_route`."""

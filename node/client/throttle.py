@@ -74,6 +74,7 @@ class Throttle:
         if connection is None or connection.state is not ConnectionState.OPEN:
             return
         self.is_blocked = self._reader.paused = True
+        connection.shrink()
         if connection.has_capability("connection.blocked"):
             connection.send_method(ConnectionBlocked(self._broker.alarms.reason))
 

@@ -12,8 +12,10 @@ node moves along its limit. Source: amqp-behaviour §7.1, §7.3; malloc_trim(3),
 import asyncio
 import contextlib
 import ctypes
+import gc
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
@@ -50,6 +52,9 @@ EXCESS_REST_S: Final = 30.0
 EXCESS_REST_S_MAX: Final = 960.0
 """The longest rest between two such times. The rest doubles after each that gave back too little, as each looks through
 the whole heap: that took 43 ms for a gigabyte of which every other piece was free."""
+COLLECTED_BLOCKS_MAX: Final = 500_000
+"""Small blocks of Python's above which its free lists are not cleared: that looks through all objects, which takes some
+60 ms for so many."""
 EXCESS_BYTES_MIN: Final = 4 * 1024 * 1024
 """Giving back less than this counts as too little."""
 
@@ -157,14 +162,17 @@ class HeapTrimmer:
         self._ended = float("-inf")
         self._took_s = 0.0
 
-    def trim(self, *, rest_s: float = TRIM_INTERVAL_S) -> bool:
+    def trim(self, *, rest_s: float = TRIM_INTERVAL_S, clears_free_lists: bool = False) -> bool:
         """Give freed memory back, unless that was done a moment ago. Returns: True if it was done now.
 
-        rest_s: the least time since the last call that did it.
+        rest_s: the least time since the last call that did it.   clears_free_lists: clear Python's own first, unless
+            it has very many objects. It keeps up to 2,000 freed tuples of each size, and each of them may hold a megabyte of heap.
         """
         begin = self._clock()
         if self._trim is None or begin < self._ended + max(rest_s, self._took_s / TRIM_SHARE):
             return False
+        if clears_free_lists and sys.getallocatedblocks() <= COLLECTED_BLOCKS_MAX:
+            gc.collect()
         self._trim()
         self._ended = self._clock()
         self._took_s = self._ended - begin
@@ -267,7 +275,7 @@ class MemoryMonitor(_Monitor):
         self._highest_bytes = max(self._highest_bytes, used)
         has_fallen = used <= self._highest_bytes * (1 - FALLEN_SHARE)
         if used > self.paging_bytes or has_fallen:
-            is_trimmed = self._trimmer.trim()
+            is_trimmed = self._trimmer.trim(clears_free_lists=has_fallen or self.is_alarmed)
         else:
             is_trimmed = used > self._least_bytes + EXCESS_BYTES and self._trimmer.trim(rest_s=self._rest_s)
         if is_trimmed:

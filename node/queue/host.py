@@ -35,6 +35,9 @@ class QueueHost(Protocol):
     def begin(self, chore: Chore) -> None:
         """Do long work, at once or in pieces."""
 
+    def discard(self, runs: list[Run]) -> None:
+        """Free messages of a deleted queue, in pieces."""
+
     def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
         """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""
 

@@ -592,7 +592,7 @@ class Queue:
         """End the queue, which was deleted: drop all messages, dead-letter none (§3.11), and cancel the consumers."""
         self.is_deleted = True
         self.count_at_deletion = self.backlog.count
-        self.backlog.abandon()
+        self._host.discard(self.backlog.hand_over().runs)
         self.storage.drop()
         self._loaded()
         self.backlog.close()

@@ -1,25 +1,40 @@
 """The shares that clients' connections have of one turn of the loop. They are measured by the clock, as the cost of a
 message depends on bindings, headers and limits that other clients chose, and no estimate holds against all of them.
 
-    take bytes ─► a message ─► share over? ─ yes ─► in line ─► a turn with room ─► take the rest
-                     ▲             └ no ─┐
-                     └────────────────────┘
+    take bytes ─► turn full? ─ no ─► a message ─► share over? ─ no ─┐
+                     │                   ▲            │             │
+                    yes                  └────────────┼─────────────┘
+                     ▼                               yes
+                  in line ◄───────────────────────────┘
+                     └─► a turn with room ─► take the rest
 
-A share is checked between messages, so it is exceeded by one message at most. While connections wait in line, or when
-the turn is full, new bytes for a connection that was stopped the last time wait in line, too.
+A share is looked at between messages, so it is exceeded by one message at most. A turn is full when all connections
+together have worked for `TURN_S`: a hundred clients may wake the node at once.
+
+There are two lines. Input is *short* if it is at most `SHORT_BYTES` and its connection was not stopped `HEAVY_STOPS`
+times in a row; short input goes first, however many others wait. New input waits while its line is not empty.
 """
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from node.amqp.reader import FrameReader
+from node.override import override
 
 SHARE_S: Final = 0.002
 """The longest time in seconds for which one connection works at once on its client's bytes."""
 
 TURN_S: Final = 0.010
-"""The longest time in seconds for which all stopped connections together work in one turn; one of them always works."""
+"""The longest time in seconds for which all connections together work in a turn; one of the long line always works."""
+
+SHORT_BYTES: Final = 4096
+"""More than a client sends that asks for one thing and waits for the answer."""
+
+HEAVY_STOPS: Final = 2
+"""A connection that was stopped so often in a row sends more than a turn can take. One stop proves nothing: the system
+may have given the processor to another process."""
 
 
 def _call_nobody() -> None:
@@ -29,38 +44,43 @@ def _call_nobody() -> None:
 class Turn:
     """The present turn.
 
-    clock: seconds, monotonic.   wake: called when the first connection gets in line.
+    clock: seconds, monotonic.   wake: called when a connection gets in line.   has_work: True if one is in line.
     """
 
     def __init__(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
         self.clock = clock
         self.number = 0
         self.taken_s = 0.0
+        self.has_work = False
         self._wake = wake
-        self._line: deque[Share] = deque()
-
-    @property
-    def has_work(self) -> bool:
-        """True if a connection waits in line."""
-        return bool(self._line)
+        self._short: deque[Share] = deque()
+        self._long: deque[Share] = deque()
 
     @property
     def is_full(self) -> bool:
         """True if connections have worked for long enough in this turn."""
         return self.taken_s >= TURN_S
 
-    def line_up(self, share: "Share") -> None:
-        """Have a connection wait for another turn, behind all that wait already."""
-        if not self._line:
+    def has_room(self, *, is_short: bool) -> bool:
+        """True if new input may be worked on at once, in this turn and before all connections in line."""
+        return not (self.taken_s >= TURN_S or self._short or (self._long and not is_short))
+
+    def line_up(self, share: "Share", *, is_short: bool) -> None:
+        """Have a connection wait for another turn, at the end of one of the lines."""
+        if not self.has_work:
+            self.has_work = True
             self._wake()
-        self._line.append(share)
+        (self._short if is_short else self._long).append(share)
 
     def let_go_on(self) -> None:
-        """Let the connections in line work, the one that has waited longest first, until the turn is full."""
-        for _ in range(len(self._line)):
-            self._line.popleft().go_on()
+        """Let connections in line work on, the short line first, as long as the turn has room."""
+        while self._short and not self.is_full:
+            self._short.popleft().go_on()
+        for _ in range(len(self._long)):
+            self._long.popleft().go_on()
             if self.is_full:
                 break
+        self.has_work = bool(self._short or self._long)
 
     def end(self) -> None:
         """End this turn and begin the next one."""
@@ -71,16 +91,17 @@ class Turn:
 class Share:
     """The part of a turn that one connection has.
 
-    ends_at: the time at which it has to stop.   is_over: it has stopped and waits in line.
+    ends_at: the time after which it has to stop.   is_over: it has to stop, or waits in line; its reader is paused.
     """
 
     __slots__ = (
         "_began_at",
-        "_is_heavy",
+        "_is_cut",
         "_left_s",
         "_number",
         "_read_on",
         "_reader",
+        "_stops",
         "_turn",
         "ends_at",
         "is_over",
@@ -93,9 +114,22 @@ class Share:
         self._number = -1
         self._left_s = SHARE_S
         self._began_at = 0.0
-        self._is_heavy = False  # True if the share was over the last time that bytes came in
+        self._stops = 0  # since all of an input was last worked off at once; HEAVY_STOPS at most
+        self._is_cut = False  # the present input was stopped
         self.ends_at = 0.0
         self.is_over = False
+
+    def has_to_wait(self, size: int) -> bool:
+        """Get in line with input of so many bytes, unless this turn has room for it. Returns: whether it is in line."""
+        turn = self._turn
+        if not turn.has_work and turn.taken_s < TURN_S:
+            return False
+        is_short = size <= SHORT_BYTES and self._stops < HEAVY_STOPS
+        if turn.has_room(is_short=is_short):
+            return False
+        self.is_over = self._reader.paused = True
+        turn.line_up(self, is_short=is_short)
+        return True
 
     def begin(self) -> None:
         """Begin to measure the time: the connection is about to work."""
@@ -106,27 +140,24 @@ class Share:
         self._began_at = now = turn.clock()
         self.ends_at = now + self._left_s
 
-    def end(self, *, came_in: bool) -> None:
-        """Stop measuring: the connection has worked off its bytes, or was stopped.   came_in: the bytes had just come
-        in.
-        """
+    def stop(self) -> None:
+        """Read no further in this turn. Called between `begin` and `end`."""
+        self._reader.paused = self.is_over = True
+
+    def end(self) -> None:
+        """Stop measuring: the connection has worked off its input, or was stopped and gets in line with the rest."""
         taken_s = self._turn.clock() - self._began_at
         self._turn.taken_s += taken_s
         self._left_s -= taken_s
-        if came_in:
-            self._is_heavy = self.is_over
-
-    @property
-    def has_to_wait(self) -> bool:
-        """True if new bytes of the client wait for another turn, as this one is full or other connections wait."""
-        return self._is_heavy and (self._turn.is_full or self._turn.has_work)
-
-    def stop(self) -> None:
-        """Read no further in this turn."""
-        self._reader.paused = True
-        if not self.is_over:
-            self.is_over = True
-            self._turn.line_up(self)
+        if self.is_over:
+            self._is_cut = True
+            self._stops = min(self._stops + 1, HEAVY_STOPS)
+            is_short = self._stops < HEAVY_STOPS and self._reader.kept_bytes <= SHORT_BYTES
+            self._turn.line_up(self, is_short=is_short)
+        else:
+            if not self._is_cut:
+                self._stops = 0
+            self._is_cut = False
 
     def close(self) -> None:
         """Forget the connection, which is gone: it is not called any more, even if it still waits in line."""
@@ -137,3 +168,18 @@ class Share:
         self.is_over = False
         self._number = -1
         self._read_on()
+
+
+class UnboundedShare(Share):
+    """A share that is never over: operators send few requests, and their client may leave right behind the last one."""
+
+    __slots__ = ()
+
+    @override
+    def has_to_wait(self, size: int) -> bool:
+        return False
+
+    @override
+    def begin(self) -> None:
+        super().begin()
+        self.ends_at = inf

@@ -56,6 +56,7 @@ from tests.chaos.report_page import page
 from tests.chaos.schedule import EPISODE_S, Planned, episodes, from_json, schedule, to_json
 from tests.chaos.timeline import Timeline
 from tests.chaos.trial import copied_code, run_trial, small_disks
+from tests.chaos.wide_fanout import WideFanout
 from tests.kit import haproxy
 from tests.kit.faulty_disk import FaultyDisk, can_build
 from tests.kit.network import NAMES, NETWORKS, Network, has_namespaces, run_inside
@@ -133,7 +134,7 @@ class Episode:
             nemesis,
             random,
             ready=self._ready,
-            drive=lambda: self._drive(nemesis, planned, since_s, lasts_s),
+            drive=lambda: self._drive(nemesis, load, planned, since_s, lasts_s),
             warm_s=WARM_S,
             lasts_s=SESSIONS_S,
         )
@@ -147,8 +148,10 @@ class Episode:
             await self._haproxy.await_up(*NAMES)
 
     async def _drive(
-        self, nemesis: ChaosNemesis, planned: Sequence[Planned], since_s: float, lasts_s: float
+        self, nemesis: ChaosNemesis, load: Load, planned: Sequence[Planned], since_s: float, lasts_s: float
     ) -> None:
+        if self._options.wide:
+            load.produce(WideFanout(load, Random(f"wide/{self._options.seed}/{since_s}")).run())
         began = time.monotonic()
         end = began + lasts_s
         self._timeline.watch()
@@ -362,6 +365,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="of how long faults last")
     parser.add_argument("--load", type=float, default=1.0, help="of how much is published")
+    parser.add_argument(
+        "--wide", action="store_true", help="flood hundreds of exclusive queues now and then, too"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directories, also of good episodes")
     parser.add_argument("--stop", action="store_true", help="after the first episode with a problem")
     return parser

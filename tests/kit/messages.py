@@ -87,6 +87,9 @@ class FakeHost:
         for _ in chore:
             pass
 
+    def discard(self, runs: list[Run]) -> None:
+        pass
+
     def queue_unused(self, queue: Queue, now: float) -> None:
         self.unused.append(queue)
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+from cluster.metadata.core import APPLY_S
 from cluster.metadata.entries import BATCH_BYTES
 from cluster.metadata.journal import UNSYNCED_MAX_BYTES
 from cluster.metadata.journal_file import PATH
+from cluster.metadata.raft_log import BATCH_MAX_COMMANDS, RaftLog
 from cluster.metadata.raft_pb2 import (
     AnswerVote,
     Append,
@@ -42,6 +44,33 @@ def test_a_group_of_one_answers_when_it_is_synced() -> None:
     assert world.run(1, lambda: bool(answers))
     assert answers == [True]
     assert not world.up["a"].disk.jobs  # type: ignore[union-attr]
+
+
+def test_entries_are_applied_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may delete fifty queues with all their messages. A leader that applied hundreds renewed no leases."""
+    world = _group("a")
+    process = world.up["a"]
+    applied = RaftLog.apply
+    counts: list[int] = []
+
+    def slow(self: RaftLog, index: int, command: bytes) -> None:
+        world.now += 0.4 * APPLY_S
+        counts[-1] += 1
+        applied(self, index, command)
+
+    def tick(now: float) -> float:
+        counts.append(0)
+        due = whole(now)
+        assert due <= now + 0.001 or not process.replica._core.has_entries_left
+        return due
+
+    whole = process.replica.tick
+    monkeypatch.setattr(process.replica, "tick", tick)
+    monkeypatch.setattr(RaftLog, "apply", slow)
+    answers = [world.submit("a", parameter(number)) for number in range(10 * BATCH_MAX_COMMANDS)]
+    assert world.run(5, lambda: all(answers))
+    assert sum(counts) >= 10
+    assert max(counts) <= 3
 
 
 def test_a_leader_counts_itself_for_what_is_synced() -> None:

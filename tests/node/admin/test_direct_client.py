@@ -25,6 +25,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import Command, DeleteVhost, PutUser, PutVhost, SetParameter, SetPermission
 from node.catalogue.passwords import SHA256
+from node.scheduling.turn import SHARE_S, TURN_S
 from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.world import World, check_invariants
 
@@ -66,6 +67,27 @@ def test_methods_are_answered(world: LiveWorld) -> None:
 
     world.run(story)
     assert not world.queue_names
+
+
+def test_what_is_sent_last_counts_however_full_the_turn_is(world: LiveWorld) -> None:
+    """Who leaves right behind it can't wait for another turn."""
+    count = 50
+
+    async def story() -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue="q"))
+            for _ in range(count):
+                await client.publish("", "q", Properties(), b"body")
+        async with world.client_of() as client:
+            found = [await client.get("q", no_ack=False) for _ in range(count)]
+            world.broker.turns.taken_s = TURN_S
+            for message in found:
+                assert message is not None
+                world.cost_s += SHARE_S
+                client.send(BasicReject(message.delivery_tag, requeue=False))
+
+    world.run(story)
+    assert world.queue("q").backlog.count == 0
 
 
 def test_a_channel_error_is_raised_in_whole_and_again(world: LiveWorld) -> None:

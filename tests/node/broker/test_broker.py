@@ -3,8 +3,14 @@
 The marks § are sections of amqp-behaviour.
 """
 
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from node.amqp.constants import ReplyCode
 from node.amqp.field_table import Table, array, boolean, long, longstr
 from node.amqp.frames import content_frames, method_frame
 from node.amqp.methods import (
@@ -16,7 +22,10 @@ from node.amqp.methods import (
     BasicNack,
     BasicPublish,
     BasicReject,
+    ChannelClose,
     ConfirmSelect,
+    ConnectionClose,
+    ConnectionCloseOk,
     ExchangeDeclare,
     QueueBind,
     QueueDeclare,
@@ -26,6 +35,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties, content_header
 from node.broker.broker import Broker
 from node.broker.dead_letters import DEAD_LETTERS_MAX
+from node.broker.deletions import DELETIONS_MAX
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import (
     ClearPolicy,
@@ -34,13 +44,19 @@ from node.catalogue.commands import (
     DeleteQueue,
     DeleteVhost,
     PutVhost,
+    Refused,
     SetParameter,
     SetPolicy,
     SetUserLimits,
 )
 from node.catalogue.records import UserLimits
+from node.catalogue.replicated_log import LocalLog
 from node.client.settings import BrokerSettings
+from node.queue.run import Run
+from node.scheduling.chores import CHORES_S
 from node.scheduling.timers import Timers
+from node.scheduling.waste import FREED_AT_ONCE
+from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.world import EPOCH_S, Client, World, check_invariants
 
 
@@ -413,6 +429,115 @@ def test_exclusive_queues_go_with_their_connection_and_no_other() -> None:
     first.received()
     first.lose()
     assert world.queue_names == {"other"}
+
+
+class SlowLog(LocalLog):
+    """A log of a cluster: commands are applied when it says so."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker.catalogue, broker.react)
+        self.waiting: deque[tuple[Command[Any], Callable[[Any], None] | None]] = deque()
+
+    def submit(self, command: Command[Any], on_applied: Callable[[Any], None] | None = None) -> None:
+        self.waiting.append((command, on_applied))
+
+    def apply_next(self) -> None:
+        super().submit(*self.waiting.popleft())
+
+
+def test_other_changes_do_not_wait_behind_all_deletions_of_one_client() -> None:
+    world = World()
+    client = world.client()
+    for number in range(3 * DELETIONS_MAX):
+        client.send(1, QueueDeclare(queue=f"q{number}", exclusive=True))
+    client.received()
+    world.broker.log = log = SlowLog(world.broker)
+    client.send(0, ConnectionClose())
+    world.settle()
+    longest = 0
+    while log.waiting:
+        longest = max(longest, len(log.waiting))
+        log.apply_next()
+        world.settle()
+        assert bool(world.queue_names) is (client.received() == []), "close-ok comes after the last one"
+    assert longest == DELETIONS_MAX
+    assert world.queue_names == set()
+
+
+def test_deletions_that_are_refused_at_once_are_not_counted_as_under_way() -> None:
+    world = World()
+    client = world.client()
+    for number in range(10 * DELETIONS_MAX):
+        client.send(1, QueueDeclare(queue=f"q{number}", exclusive=True))
+    client.received()
+
+    class Refusing(SlowLog):
+        def submit(self, command: Command[Any], on_applied: Callable[[Any], None] | None = None) -> None:
+            self.waiting.append((command, None))
+            if on_applied is not None:
+                on_applied(Refused(ReplyCode.PRECONDITION_FAILED, "no majority"))
+
+    world.broker.log = log = Refusing(world.broker)
+    client.send(0, ConnectionClose())
+    world.settle()
+    assert len(log.waiting) == 10 * DELETIONS_MAX
+    assert client.methods() == [ConnectionCloseOk()]
+
+
+def test_messages_of_a_deleted_queue_are_freed_in_coming_turns() -> None:
+    """The deletion itself is applied on all nodes at the same moment, and must not take long."""
+    world = World()
+    client = world.client()
+    client.send(1, QueueDeclare(queue="q"))
+    count = 3 * FREED_AT_ONCE
+    for number in range(count):
+        client.publish(1, "q", b"m", properties=Properties(delivery_mode=1 + number % 2))
+    lists: list[list[Run]] = []
+    add = world.broker._waste.add
+    world.broker._waste.add = lambda objects: (lists.append(objects), add(objects))[1]  # type: ignore[method-assign]
+    world.broker.chores._taken_s = CHORES_S
+    world.submit(DeleteQueue("/", "q"))
+    assert [len(each) for each in lists] == [count]
+    world.settle()
+    assert [len(each) for each in lists] == [0]
+
+
+def test_a_publisher_that_rests_does_not_keep_deleted_queues() -> None:
+    """Each connection remembers where it published to."""
+    world = World()
+    owner, publisher = world.client(), world.client()
+    for number in range(20):
+        owner.send(1, QueueDeclare(queue=f"q{number}", exclusive=True))
+        owner.send(1, QueueBind(queue=f"q{number}", exchange="amq.fanout"))
+        owner.send(1, BasicConsume(queue=f"q{number}"))
+    publisher.publish(1, "", b"m", exchange="amq.fanout")
+    world.settle()
+    with no_search_for_cycles():
+        queues = [weakref.ref(queue) for queue in world.broker.local_queues]
+        owner.lose()
+        del owner
+        world.advance(world.broker.settings.channel_tick_s)
+        assert_gone(*queues)
+
+
+@pytest.mark.parametrize("closes_channel", [True, False])
+def test_a_publisher_that_is_blocked_does_not_keep_deleted_queues(closes_channel: bool) -> None:
+    world = World()
+    owner, publisher = world.client(), world.client()
+    owner.send(1, QueueDeclare(queue="q", exclusive=True))
+    owner.send(1, BasicConsume(queue="q"))
+    publisher.publish(1, "q", b"1")
+    world.settle()
+    with no_search_for_cycles():
+        queue = weakref.ref(world.queue("q"))
+        world.broker.alarms.set("memory")
+        publisher.publish(1, "q", b"2")
+        if closes_channel:
+            owner.send(1, ChannelClose(200, "", 0, 0))
+        owner.lose()
+        del owner
+        world.settle()
+        assert_gone(queue)
 
 
 def test_who_is_gone_counts_no_longer() -> None:

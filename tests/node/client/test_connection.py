@@ -540,7 +540,10 @@ def be_blocked(client: Client) -> None:
 
 
 def wait_for_a_turn(client: Client) -> None:
-    client.connection._share.stop()
+    share = client.connection._share
+    share.begin()
+    share.stop()
+    share.end()
     client.lose()
     assert client.world.broker.turns.has_work
 

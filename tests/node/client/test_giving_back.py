@@ -189,7 +189,7 @@ def test_consumers_of_a_deleted_queue_are_cancelled_by_turns(world: World) -> No
         client.send(1, BasicConsume(queue="q", consumer_tag=str(n), nowait=True))
     world.settle()
     began = world.cost_s
-    world.broker._delete(world.queue("q").record)
+    world.broker.queue_unused(world.queue("q"), world.now)
     assert world.cost_s - began <= CHORES_S + MARGIN_S
     assert client.channel().consumers
     assert other.ask(1, QueueDeclare(queue="q")) == QueueDeclareOk("q", 0, 0), "the name is free"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from node.config.config import DiskOptions, MemoryOptions
 from node.io import resources
 from node.io.resources import (
+    COLLECTED_BLOCKS_MAX,
     DISK_INTERVAL_MAX_S,
     DISK_INTERVAL_MIN_S,
     EXCESS_REST_S,
@@ -309,6 +310,25 @@ def test_memory_is_given_back_now_and_then() -> None:
     assert not trimmer.trim()
     clock.now += 0.2
     assert (trimmer.trim(), calls) == (True, 3)
+
+
+@pytest.mark.parametrize(("blocks", "is_collected"), [(1000, True), (COLLECTED_BLOCKS_MAX + 1, False)])
+def test_free_lists_go_where_few_objects_are_left(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, is_collected: bool
+) -> None:
+    """After a flood of 1,500 queues they held 90 MB of heap that nobody used."""
+    passes: list[int] = []
+    monkeypatch.setattr("node.io.resources.sys.getallocatedblocks", lambda: blocks)
+    monkeypatch.setattr("node.io.resources.gc.collect", lambda: passes.append(1))
+    clock = Clock()
+    options = MemoryOptions(watermark_absolute_bytes=100 * MIB)
+    trimmer = HeapTrimmer(lambda: None, clock=clock)
+    monitor = MemoryMonitor(options, Recorder(), total_bytes=GIB, rss=lambda: 150 * MIB, trimmer=trimmer)
+    monitor.check()
+    assert not passes, "the alarm was off"
+    clock.now += 100.0
+    monitor.check()
+    assert bool(passes) == is_collected
 
 
 def test_the_c_library_gives_back_or_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
