@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.chaos.network import LoopbackNetwork
 
 from tests.chaos.stage import Publisher, staged
 from tests.chaos.wide_fanout import flood_once
+from tests.kit.network import LoopbackNetwork
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final
 
-from tests.chaos.client import ClusterChannel, ClusterClient
-from tests.durability.client import Lost
-
 from node.amqp import methods
 from tests.chaos.mirror_load import NODES, Load
+from tests.kit.cluster_client import ClusterChannel, ClusterClient
+from tests.kit.load_client import Lost
 
 QUEUES: Final = 300
 CROWD: Final = 20

@@ -24,7 +24,7 @@ from cluster.membership.outputs import Rejoin, SendHeartbeat, Submit
 from node.catalogue.commands import Command, NodeDown, NodeUp, PutMember, RenewLeases
 from node.catalogue.events import MemberDown
 from tests.cluster.membership.raft_stub import Entry, Raft
-from tests.cluster.membership.scene import OPTIONS
+from tests.kit.scene import OPTIONS
 
 STEP_S: Final = 0.02
 NOTICE_S: Final = 0.1
