@@ -166,7 +166,7 @@ class HeapTrimmer:
         """Give freed memory back, unless that was done a moment ago. Returns: True if it was done now.
 
         rest_s: the least time since the last call that did it.   clears_free_lists: clear Python's own first, unless
-            it has very many objects. It keeps up to 2,000 freed tuples of each size, and each may hold a megabyte of heap.
+            it has very many objects. It keeps up to 2,000 freed tuples of each size, each may hold a megabyte of heap.
         """
         begin = self._clock()
         if self._trim is None or begin < self._ended + max(rest_s, self._took_s / TRIM_SHARE):
