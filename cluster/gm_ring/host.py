@@ -7,7 +7,7 @@ from cluster.gm_ring.messages import Activity, CatchUp
 from node.catalogue.mirrors.views import ViewChange
 
 
-class Host(Protocol):
+class RingHost(Protocol):
     """The node's side of a ring member. Each method may call `broadcast` and `on_disk` of the member, none may call
     `see` or `receive`.
     """
@@ -35,7 +35,7 @@ class Host(Protocol):
 
 
 class Nobody:
-    """The `Host` of a member that has left the ring; it ignores all calls."""
+    """The `RingHost` of a member that has left the ring; it ignores all calls."""
 
     def send(self, to: int, message: Activity | CatchUp) -> None:
         """Drop the message."""

@@ -8,7 +8,7 @@ that its left neighbour knows. Everything below rests on that.
     O ──► A ──► B ──► C ─┐      publish round: A, B, C take the payload; back at O all have it: confirmed
     ▲────────────────────┘      acknowledgement round: A, B, C forget the payload
 
-**The publish round.** A broadcast that has come round is at every member: `Host.confirmed`. A payload is kept by
+**The publish round.** A broadcast that has come round is at every member: `RingHost.confirmed`. A payload is kept by
 each member until it knows that all have it, since a neighbour may have to be told again. The last hop carries the
 number only, as the origin has the payload.
 
@@ -45,7 +45,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from cluster.gm_ring.host import Host, Nobody
+from cluster.gm_ring.host import Nobody, RingHost
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 from cluster.gm_ring.origin import Origin
 from cluster.gm_ring.parts import PART_MAX_BYTES, parts
@@ -79,7 +79,7 @@ class Member:
     It is kept once, sent once in a flush, and may be held once while its view isn't here.
     """
 
-    def __init__(self, id_: int, view: View, host: Host) -> None:
+    def __init__(self, id_: int, view: View, host: RingHost) -> None:
         """Join the ring.   view: the first one that this node sees.
         A member that isn't joining begins with nothing, as all others do. Where the queue is not new, its right
         neighbour may have seen it as such later, and waits for a catch-up.

@@ -1,6 +1,6 @@
-"""Ring messages (parcels) between two nodes as bytes.
+"""Ring messages (packets) between two nodes as bytes.
 
-member's message ─► encode_parcel ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
+member's message ─► encode_packet ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
 
 To this layer payloads are bytes, which pass from neighbour to neighbour unchanged.
 """
@@ -14,17 +14,17 @@ from google.protobuf.message import DecodeError
 from cluster.errors import Malformed
 from cluster.gm_ring.messages import Activity, CatchUp, Item
 from cluster.gm_ring.ring_pb2 import Frame, News
-from cluster.gm_ring.ring_pb2 import Parcel as RawParcel
+from cluster.gm_ring.ring_pb2 import Parcel as RawPacket
 
 Message: TypeAlias = Activity | CatchUp | bytes
-"""The content of a parcel; bytes go past the ring's member."""
+"""The content of a packet; bytes go past the ring's member."""
 
 _NUMBER_MAX: Final = 2**63
-"""The limit of all ids and counts in a parcel. A peer of ours sends no higher ones."""
+"""The limit of all ids and counts in a packet. A peer of ours sends no higher ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class RingPacket:
     """A message of one member of a queue's ring to another member.
 
     uid: of the queue.   version: of the sender's view.   edge: as in `Activity`; 0 with bytes.
@@ -38,8 +38,8 @@ class Parcel:
     message: Message
 
 
-def encode_parcel(uid: str, sender: int, receiver: int, message: Message, version: int = 0) -> bytes:
-    """Encode a frame of one parcel; frames one behind the other are a frame.
+def encode_packet(uid: str, sender: int, receiver: int, message: Message, version: int = 0) -> bytes:
+    """Encode a frame of one packet; frames one behind the other are a frame.
 
     version: of the sender's view, with bytes; the other messages have it in them.
     """
@@ -60,20 +60,20 @@ def encode_parcel(uid: str, sender: int, receiver: int, message: Message, versio
     return frame.SerializeToString()
 
 
-def decode_frame(data: bytes, faults: list[str]) -> list[Parcel]:
-    """Return the parcels of frames, in order.   faults: gets a text for each malformed parcel, which is left out."""
+def decode_frame(data: bytes, faults: list[str]) -> list[RingPacket]:
+    """Return the packets of frames, in order.   faults: gets a text for each malformed packet, which is left out."""
     try:
         frame = Frame.FromString(data)
     except DecodeError:
         faults.append("a frame of the ring is damaged")
         return []
-    parcels = []
+    packets = []
     for raw in frame.parcels:
         try:
-            parcels.append(_parcel(raw))
+            packets.append(_packet(raw))
         except Malformed as error:
             faults.append(str(error))
-    return parcels
+    return packets
 
 
 def _fill(news: News, items: Sequence[Item]) -> None:
@@ -81,12 +81,12 @@ def _fill(news: News, items: Sequence[Item]) -> None:
         news.items.add(origin=origin, upto=upto + 1, payloads=payloads, ack=ack + 1, mark=mark + 1)
 
 
-def _parcel(raw: RawParcel) -> Parcel:
+def _packet(raw: RawPacket) -> RingPacket:
     version, edge = raw.version, raw.edge
     if not (raw.uid and raw.sender and raw.receiver) or max(raw.sender, raw.receiver, version) >= _NUMBER_MAX:
-        raise Malformed("a parcel of the ring has no address")
+        raise Malformed("a packet of the ring has no address")
     if edge > version:
-        raise Malformed("a parcel of the ring is of a later edge than its view")
+        raise Malformed("a packet of the ring is of a later edge than its view")
     message: Message
     match raw.WhichOneof("message"):
         case "activity":
@@ -96,8 +96,8 @@ def _parcel(raw: RawParcel) -> Parcel:
         case "side" if not edge:
             message = raw.side
         case _:
-            raise Malformed("a parcel of the ring is empty")
-    return Parcel(raw.uid, raw.sender, raw.receiver, version, edge, message)
+            raise Malformed("a packet of the ring is empty")
+    return RingPacket(raw.uid, raw.sender, raw.receiver, version, edge, message)
 
 
 def _items(news: News) -> list[Item]:

@@ -23,10 +23,10 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import combinations
 from typing import Final
 
+from cluster.membership.known_node import KnownNode
 from cluster.membership.options import MembershipOptions
-from cluster.membership.peer import Peer
 from node.catalogue.commands import NodeDown, RenewLeases
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 
 _NEVER_S: Final = float("-inf")
 _FOREVER_S: Final = float("inf")
@@ -65,7 +65,7 @@ class Leadership:
         self._declared: dict[str, tuple[int, float]] = {}
         """The members that this node proposed to declare down: incarnation, and when to propose it again."""
 
-    def begin(self, peers: Iterable[Peer], now: float) -> None:
+    def begin(self, peers: Iterable[KnownNode], now: float) -> None:
         """Lead from now on."""
         for peer in peers:
             peer.renewed_s = _NEVER_S
@@ -98,7 +98,7 @@ class Leadership:
 
     # --- what is due ---
 
-    def renew(self, own_incarnation: int, peers: Collection[Peer], now: float) -> RenewLeases | None:
+    def renew(self, own_incarnation: int, peers: Collection[KnownNode], now: float) -> RenewLeases | None:
         """Return the renewal that is due, if any. It lists the leader itself first, which tells whose renewal it is."""
         if not self.is_leader or now < self._renewal_s(peers):
             return None
@@ -111,7 +111,7 @@ class Leadership:
                 sent.append((peer.name, peer.member.incarnation, peer.renewable_s))
         return RenewLeases(tuple(sent))
 
-    def declare_down(self, peers: Iterable[Peer], now: float) -> Iterator[NodeDown]:
+    def declare_down(self, peers: Iterable[KnownNode], now: float) -> Iterator[NodeDown]:
         """Yield `NodeDown` for each peer that is gone for certain or whose lease is over."""
         if not self.is_leader:
             return
@@ -124,7 +124,7 @@ class Leadership:
             if peer.gone_incarnation == peer.member.incarnation or now >= self._expires_s(peer):
                 yield from self.declare(peer.member, now)
 
-    def part(self, peers: Iterable[Peer], now: float) -> tuple[Peer, str] | None:
+    def part(self, peers: Iterable[KnownNode], now: float) -> tuple[KnownNode, str] | None:
         """Return the node that has to go since it and another one have not heard each other for long.
 
         The other one's name comes with it. The node that most others don't hear goes first; between two the name
@@ -151,7 +151,7 @@ class Leadership:
         other = next(one if two == name else two for one, two in late if name in (one, two))
         return next(peer for peer in heard if peer.name == name), other
 
-    def declare(self, member: Member, now: float) -> Iterator[NodeDown]:
+    def declare(self, member: ClusterMember, now: float) -> Iterator[NodeDown]:
         """Declare a member down unless that was proposed already, less than a lease ago."""
         incarnation, again_s = self._declared.get(member.name, (0, _NEVER_S))
         if incarnation != member.incarnation or now >= again_s:
@@ -162,14 +162,14 @@ class Leadership:
         """Forget that a member was declared down: it is down, or no member any more."""
         self._declared.pop(name, None)
 
-    def next_deadline(self, peers: Collection[Peer], now: float) -> float:
+    def next_deadline(self, peers: Collection[KnownNode], now: float) -> float:
         """Return when there is something to do at the latest, besides at the next heartbeat."""
         if not self.is_leader:
             return _FOREVER_S
         silent = (self._expires_s(peer) for peer in peers if peer.is_up)
         return min([self._renewal_s(peers), *(due_s for due_s in silent if due_s > now)])
 
-    def _renewal_s(self, peers: Iterable[Peer]) -> float:
+    def _renewal_s(self, peers: Iterable[KnownNode]) -> float:
         """Return when to renew next."""
         pause_s = self._options.renewal_s
         if not self._is_answered:
@@ -178,7 +178,7 @@ class Leadership:
             pause_s *= _URGENT
         return self._proposed_s + pause_s
 
-    def _expires_s(self, peer: Peer) -> float:
+    def _expires_s(self, peer: KnownNode) -> float:
         """Return when the peer's lease is over for certain if nothing more is heard of it."""
         if self._heard_since_s is None:
             return _FOREVER_S

@@ -39,6 +39,7 @@ from cluster.membership.heartbeat import (
     encode_heartbeat,
     encode_status,
 )
+from cluster.membership.known_node import KnownNode
 from cluster.membership.leadership import Leadership
 from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import (
@@ -56,9 +57,8 @@ from cluster.membership.outputs import (
     StatusChanged,
     Submit,
 )
-from cluster.membership.peer import Peer
 from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
-from node.catalogue.records import JsonObject, Member
+from node.catalogue.records import ClusterMember, JsonObject
 
 _NEVER_S: Final = float("-inf")
 
@@ -91,11 +91,11 @@ class Membership:
         self.state = State.OFF
         self.incarnation = 0
         """The incarnation of this node; 0: none."""
-        self._own: Member | None = None
+        self._own: ClusterMember | None = None
         self._asked_s = _NEVER_S
         self._lease_until_s = self._paused_s = _NEVER_S
 
-        self._peers: dict[str, Peer] = {}
+        self._peers: dict[str, KnownNode] = {}
         """All other members, and other nodes that have a link to this one."""
         self.leader: str | None = None
         self._leader_since_s = _NEVER_S
@@ -155,7 +155,7 @@ class Membership:
 
     # --- the replicated log ---
 
-    def members_changed(self, members: Mapping[str, Member], now: float) -> None:
+    def members_changed(self, members: Mapping[str, ClusterMember], now: float) -> None:
         """Take the members of the catalogue, which was loaded or replaced by a snapshot."""
         self._enter(now)
         for name in {self.name, *self._peers} - set(members):
@@ -208,7 +208,7 @@ class Membership:
         self._enter(now)
         peer = self._peers.get(name)
         if peer is None:
-            peer = self._peers[name] = Peer(name, now)
+            peer = self._peers[name] = KnownNode(name, now)
         peer.linked(incarnation, now)
         self._send_heartbeat(peer, now)
         self._settle(now)
@@ -374,7 +374,7 @@ class Membership:
 
     # --- heartbeats ---
 
-    def _send_heartbeat(self, peer: Peer, now: float) -> None:
+    def _send_heartbeat(self, peer: KnownNode, now: float) -> None:
         if not peer.is_linked:
             return
         status = None
@@ -392,12 +392,12 @@ class Membership:
         )
         self._outputs.append(SendHeartbeat(peer.name, encode_heartbeat(heartbeat)))
 
-    def _forget_status(self, peer: Peer) -> None:
+    def _forget_status(self, peer: KnownNode) -> None:
         if peer.status is not None:
             peer.status, peer.status_raw, peer.status_version = None, b"", 0
             self._outputs.append(StatusChanged(peer.name, None))
 
-    def _heartbeat(self, peer: Peer, message: bytes, now: float) -> None:
+    def _heartbeat(self, peer: KnownNode, message: bytes, now: float) -> None:
         heartbeat = decode_heartbeat(message)
         if heartbeat.sent_s < peer.sent_s:
             raise HeartbeatUnreadable(f"its clock went back from {peer.sent_s} to {heartbeat.sent_s}")
@@ -447,7 +447,7 @@ class Membership:
 
     # --- what was applied ---
 
-    def _member_is(self, name: str, member: Member | None, now: float) -> None:
+    def _member_is(self, name: str, member: ClusterMember | None, now: float) -> None:
         """Take a node's record of the catalogue; None when it is no member."""
         if name == self.name:
             self._own = member
@@ -457,7 +457,7 @@ class Membership:
         if peer is None:
             if member is None:
                 return
-            peer = self._peers[name] = Peer(name, now)
+            peer = self._peers[name] = KnownNode(name, now)
         former, peer.member = peer.member, member
         if member is not None and member.is_up:
             if former is None or not former.is_up or former.incarnation != member.incarnation:

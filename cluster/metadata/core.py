@@ -16,7 +16,7 @@ from pysyncobj.node import Node  # type: ignore[import-untyped]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped]
 
 from cluster.metadata.ambient import AMBIENT
-from cluster.metadata.core_host import CoreTransport, Host, NoPoller, Position
+from cluster.metadata.core_host import CoreHost, CoreTransport, NoPoller, Position
 from cluster.metadata.entries import BATCH_BYTES, REGULAR, Change, LogEntry, decode_change
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.options import Options
@@ -112,7 +112,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         name: str,
         journal: RaftJournal,
         snapshots: Snapshots,
-        host: Host,
+        host: CoreHost,
         now: Callable[[], float],
         random: Callable[[], float],
         options: Options,

@@ -8,7 +8,7 @@ from pysyncobj.transport import Transport  # type: ignore[import-untyped]
 from cluster.metadata.wire import CoreMessage
 
 
-class Host(Protocol):
+class CoreHost(Protocol):
     """The driver of a core: it sends the core's messages and applies its entries."""
 
     def send(self, peer: str, message: CoreMessage) -> None:
@@ -42,7 +42,7 @@ class CoreTransport(Transport):  # type: ignore[misc]  # PySyncObj has no types
 
     ready = True
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: CoreHost) -> None:
         super().__init__(None, None, [])
         self._host = host
 

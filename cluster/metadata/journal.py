@@ -2,7 +2,7 @@
 
 PySyncObj changes it and continues at once; changes that must outlive this process are gathered and handed to the disk
 with `flush`, one job after the other. `written` counts the promised changes, `synced` how many of these are safe: a
-message about a promise waits for that (`Outbox`). A member without a disk promises nothing that it must keep: it
+message about a promise waits for that (`WriteBarrier`). A member without a disk promises nothing that it must keep: it
 never votes.
 Source: reliability §3.1 (what PySyncObj's own journal loses), §3.9 item 1.
 """

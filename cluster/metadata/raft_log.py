@@ -1,6 +1,6 @@
 """The catalogue's log in a cluster: a `ReplicatedLog` over a member of the Raft group.
 
-    submit ─► gathered ─ tick ─► Batch ─► Replica ─► … committed … ─► apply ─► react ─► visible everywhere ─► on_applied
+    submit ─► gathered ─ tick ─► Batch ─► RaftMember ─► … committed … ─► apply ─► react ─► everywhere ─► on_applied
 
 Commands of one turn of the loop share a batch, and a batch is proposed again, under the same number, until it is
 applied or its commands are too old. An answer waits until this member's journal is safe and every member that is up
@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import DecodeError
 
 from cluster.metadata.options import Options
+from cluster.metadata.raft_member import RaftMember
 from cluster.metadata.raft_pb2 import Batch, SnapshotItem
-from cluster.metadata.replica import Replica
 from cluster.metadata.sessions import Sessions
 from cluster.metadata.state_machine import SnapshotUnreadable
 from node.amqp.constants import ReplyCode
@@ -95,7 +95,7 @@ class _Applied:
 
 
 class RaftLog:
-    """The log and the catalogue of one node. Also the `StateMachine` of its `Replica`, which is bound after it.
+    """The log and the catalogue of one node. Also the `StateMachine` of its `RaftMember`, which is bound after it.
 
     name: of this node.   now: monotonic seconds.   new_session: makes an id that no other process ever had.
 
@@ -119,7 +119,7 @@ class RaftLog:
         self._now = now
         self._new_session = new_session
         self._options = options
-        self._replica: Replica | None = None
+        self._raft: RaftMember | None = None
         self._wake: Callable[[], None] = lambda: None
         self._sessions = Sessions()
         self._react: React | None = None
@@ -137,16 +137,16 @@ class RaftLog:
         self._peer_applied: dict[str, int] = {}
         self._submitters: set[str] = set()
 
-    def bind(self, replica: Replica, wake: Callable[[], None]) -> None:
+    def bind(self, raft: RaftMember, wake: Callable[[], None]) -> None:
         """Set the Raft member that orders the commands.   wake: asks for a tick of it."""
-        self._replica = replica
+        self._raft = raft
         self._wake = wake
 
     @property
-    def replica(self) -> Replica:
+    def raft(self) -> RaftMember:
         """The Raft member that orders the commands."""
-        assert self._replica is not None, "bind comes first"
-        return self._replica
+        assert self._raft is not None, "bind comes first"
+        return self._raft
 
     # --- the broker's side ---
 
@@ -184,10 +184,10 @@ class RaftLog:
 
     def await_safety(self, on_safe: Callable[[bool], None]) -> None:
         """Call back once all that was written by now is synced; with False if the journal has failed."""
-        written = self.replica.written
+        written = self.raft.written
         if self._is_broken:
             on_safe(False)
-        elif self.replica.synced >= written:
+        elif self.raft.synced >= written:
             on_safe(True)
         else:
             self._unsafe.append((written, on_safe))
@@ -195,7 +195,7 @@ class RaftLog:
     def _why_not(self) -> Refused | None:
         if self._is_broken:
             return NOT_WRITTEN
-        if not self.replica.has_majority:
+        if not self.raft.has_majority:
             return NO_MAJORITY
         if self._waiting_count >= WAITING_MAX or self._waiting_bytes >= WAITING_MAX_BYTES:
             return TOO_MANY
@@ -206,7 +206,7 @@ class RaftLog:
     def before(self, now: float) -> None:
         """Begin a tick: propose the commands that have gathered, and refuse those that are too old."""
         self._give_up(now)
-        leader = self.replica.leader
+        leader = self.raft.leader
         if leader != self._leader or now >= self._retry_at:
             self._leader = leader
             self._retry_at = now + self._options.retry_s
@@ -217,7 +217,7 @@ class RaftLog:
             self._next_number += 1
         for sent in self._sent:
             if not sent.is_proposed:
-                sent.is_proposed = self.replica.propose(self._encoded(sent))
+                sent.is_proposed = self.raft.propose(self._encoded(sent))
                 if not sent.is_proposed:
                     break
 
@@ -253,7 +253,7 @@ class RaftLog:
                 sent.is_proposed = False
         if not overdue:
             return
-        refusal = NO_OUTCOME if self.replica.has_majority else NO_MAJORITY
+        refusal = NO_OUTCOME if self.raft.has_majority else NO_MAJORITY
         for each in overdue:
             self._settled(each)
         for each in overdue:
@@ -322,7 +322,7 @@ class RaftLog:
     def _answer(self, index: int, answers: list[tuple[Any, Any]]) -> None:
         if answers:
             deadline = self._now() + self._options.visible_s
-            self._answers.append(_Applied(index, self.replica.written, deadline, answers))
+            self._answers.append(_Applied(index, self.raft.written, deadline, answers))
 
     def _begin_session(self) -> None:
         """Number the pending batches under a new session: another process has used this node's name."""
@@ -337,7 +337,7 @@ class RaftLog:
 
     def after(self, now: float) -> float:
         """End a tick: answer the commands that are visible everywhere."""
-        synced = self.replica.synced
+        synced = self.raft.synced
         while self._unsafe and self._unsafe[0][0] <= synced:
             self._unsafe.popleft()[1](True)
         while self._answers:
@@ -353,11 +353,11 @@ class RaftLog:
         return self._due()
 
     def _is_visible(self, applied: _Applied) -> bool:
-        return applied.written <= self.replica.synced and applied.index <= self._applied_everywhere()
+        return applied.written <= self.raft.synced and applied.index <= self._applied_everywhere()
 
     def _applied_everywhere(self) -> int:
         """Return the last entry that all members that are up have applied."""
-        own = self.replica.applied_index
+        own = self.raft.applied_index
         others = (
             self._peer_applied.get(member.name, 0)
             for member in self.catalogue.members.values()
@@ -434,7 +434,7 @@ class RaftLog:
                     unknown.append(each.on_applied)
         if sessions.is_over(self._name, self._session):
             self._begin_session()
-        if self._replica is None:
+        if self._raft is None:
             return  # at the start: no object uses an earlier catalogue
         events = list(_member_changes(former, catalogue))
         for observer in self.observers:
@@ -495,7 +495,7 @@ def _member_changes(former: Catalogue, catalogue: Catalogue) -> Iterator[Event]:
 
 
 def import_catalogue(commands: Iterable[Command[Any]]) -> Iterator[bytes]:
-    """Yield the items that a new group begins with if its node had a catalogue: for `replica.create`."""
+    """Yield the items that a new group begins with if its node had a catalogue: for `founding.create`."""
     return _items(Sessions(), iter(commands))
 
 

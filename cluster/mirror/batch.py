@@ -1,11 +1,11 @@
 """The changes of a queue in one turn, which its master sends to the mirrors as one payload of the ring.
 
     batch     = next_seq:longlong mastership:longlong count:short (sender:longlong number:longlong)* step*
-    step      = length:long (operation | roll | handover | sync-mode | sender-gone | clock)
+    step      = length:long (operation | inventory | handover | sync-mode | sender-gone | clock)
     operation = see node.broker.operations; the contents of an Enqueue are always embedded
-    roll      = 16 member:longlong count:short (sender:longlong number:longlong)* bounds:longlong*
+    inventory = 16 member:longlong count:short (sender:longlong number:longlong)* bounds:longlong*
     handover  = 17 version:longlong   sync-mode = 18 is_on:octet   sender-gone = 19 sender:longlong
-    clock     = 20 at_ms:longlong, before all other steps where messages expire, and with a roll
+    clock     = 20 at_ms:longlong, before all other steps where messages expire, and with an inventory
 
 Source: reliability §4.4, §4.5.
 """
@@ -34,7 +34,7 @@ _CLOCK: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class Inventory:
     """The inventory for a member that is not synchronised: these messages, and no others, exist at this point.
 
     ids: rising, of step 1.   senders: the number of the last publish of each front end.
@@ -73,7 +73,7 @@ class Clock:
     at_ms: int
 
 
-Step: TypeAlias = Operation | Roll | Handover | SyncMode | SenderGone | Clock
+Step: TypeAlias = Operation | Inventory | Handover | SyncMode | SenderGone | Clock
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def _pairs(senders: Mapping[int, int]) -> Iterable[bytes]:
 
 def _encode_step(step: Step) -> list[bytes]:
     match step:
-        case Roll(member, ids, senders):
+        case Inventory(member, ids, senders):
             bounds = [bound for part in ids for bound in (part.start, part.stop)]
             head = _ROLL_HEAD.pack(_ROLL, member, len(senders))
             return [head, *_pairs(senders), pack(f">{len(bounds)}Q", *bounds)]
@@ -149,7 +149,7 @@ def _decode_pairs(raw: bytes, at: int, count: int) -> tuple[dict[int, int], int]
 def _decode_step(raw: bytes) -> Step:
     kind = raw[0]
     if kind == _ROLL:
-        return _decode_roll(raw)
+        return _decode_inventory(raw)
     if kind == _HANDOVER:
         return Handover(_NUMBERED.unpack(raw)[1])
     if kind == _SYNC_MODE_KIND:
@@ -161,10 +161,10 @@ def _decode_step(raw: bytes) -> Step:
     return decode(raw)
 
 
-def _decode_roll(raw: bytes) -> Roll:
+def _decode_inventory(raw: bytes) -> Inventory:
     _, member, count = _ROLL_HEAD.unpack_from(raw)
     senders, at = _decode_pairs(raw, _ROLL_HEAD.size, count)
     bounds = unpack_from(f">{(len(raw) - at) // 8}Q", raw, at)
     if (len(raw) - at) % 16 or any(low >= high for low, high in pairwise(bounds)):
         raise Malformed("an inventory with invalid numbers")
-    return Roll(member, tuple(map(range, bounds[::2], bounds[1::2])), senders)
+    return Inventory(member, tuple(map(range, bounds[::2], bounds[1::2])), senders)

@@ -9,7 +9,7 @@ them. Where memory is short the oldest leave it: all that is in memory has highe
                           fill: a backlog, to be delivered again
 
 A copy that joined late *owes* the messages that the master has and it lacks. These are known by their numbers,
-not by their count: a message that is requeued at the master keeps its number, and is still owed.
+not by their count: a message that is requeued at the master keeps its number, and is still missing.
 Source: reliability §4.5, §4.6; docs/internals/disk.md, "Paging".
 """
 
@@ -34,7 +34,7 @@ from node.queue.storage import NO_STORE_ID, Page, QueueStorage
 MESSAGES_MAX: Final = 1 << 32
 """The most messages in one queue: so many would take some hundred megabytes for their numbers alone."""
 
-_HUSKS_MAX: Final = 1024
+_TOMBSTONES_MAX: Final = 1024
 """The number of empty parts at which the list of parts is rebuilt without them: so many that rebuilding is rare."""
 
 
@@ -55,7 +55,7 @@ class Copy:
     embed_max_bytes: contents of at least this size go to the message store.
 
     held: the numbers of all messages that are here.   next_seq: above all that ever were in the queue.
-    owed: the numbers of those that the master has and this copy lacks; None until the master has sent its inventory.
+    missing: the numbers of those that the master has and this copy lacks; None until the master has sent its inventory.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Copy:
         """True if persistent messages in it survive a restart of the node."""
         self.held = NumberSet()
         self.next_seq = 1
-        self.owed: NumberSet | None = None
+        self.missing: NumberSet | None = None
         self._storage = storage
         self._place = place
         self._epoch = epoch
@@ -108,11 +108,11 @@ class Copy:
         return self._epoch() if self._master_epoch_s is None else self._master_epoch_s
 
     def remove(self, ranges: Iterable[range]) -> None:
-        """Remove messages that are settled. Those that this copy lacked are no longer owed."""
-        owed, held = self.owed, self.held
+        """Remove messages that are settled. Those that this copy lacked are no longer missing."""
+        missing, held = self.missing, self.held
         for numbers in ranges:
-            if owed:
-                owed.discard(numbers)
+            if missing:
+                missing.discard(numbers)
             found = held.intersection(numbers)
             if found:
                 held.discard(numbers)
@@ -137,7 +137,7 @@ class Copy:
 
     # --- what is missing ---
 
-    def roll(self, ids: Sequence[range], next_seq: int) -> None:
+    def take_inventory(self, ids: Sequence[range], next_seq: int) -> None:
         """Take the inventory: forget all other messages, and owe those that are not here.
 
         next_seq: above all that ever were in the queue.   Raises: Malformed.
@@ -146,16 +146,16 @@ class Copy:
             raise Malformed("more messages than a queue may have")
         there = NumberSet(ids)
         self.remove(self.held.minus(there).ranges())
-        self.owed = there.minus(self.held)
+        self.missing = there.minus(self.held)
         self.next_seq = max(self.next_seq, next_seq, there.stop)
 
     def install(self, entries: Iterable[Enqueue]) -> None:
-        """Store those owed messages that the master had before this copy began. Their contents are embedded."""
-        if not self.owed:
+        """Store those missing messages that the master had before this copy began. Their contents are embedded."""
+        if not self.missing:
             return
         for entry in entries:
-            for seqs in self.owed.intersection(entry.seqs):
-                self.owed.discard(seqs)
+            for seqs in self.missing.intersection(entry.seqs):
+                self.missing.discard(seqs)
                 self.held.add(seqs)
                 first = seqs.start - entry.first_seq
                 self._take_in(entry if len(seqs) == entry.count else entry[first : first + len(seqs)])
@@ -288,10 +288,10 @@ class Copy:
         if self._head == len(parts):
             parts.clear()
             self._head = 0
-        elif self._head > _HUSKS_MAX and self._head * 2 > len(parts):
+        elif self._head > _TOMBSTONES_MAX and self._head * 2 > len(parts):
             del parts[: self._head]
             self._head = 0
-        if len(parts) - self._head > 2 * self._count + _HUSKS_MAX:
+        if len(parts) - self._head > 2 * self._count + _TOMBSTONES_MAX:
             self._parts = [part for part in parts[self._head :] if part.live]
             self._head = 0
 
@@ -398,7 +398,7 @@ class Copy:
 
         live: the numbers of all its messages.   loose: those that are out with clients or on their way elsewhere;
             contents that are None are left out.
-        Returns: also the numbers of messages that were not found; the copy owes them. The backlog is empty
+        Returns: also the numbers of messages that were not found; the copy lacks them. The backlog is empty
         afterwards.
         """
         copy = cls(queue.record, queue.storage, place, epoch, embed_max_bytes)
@@ -448,7 +448,7 @@ class Copy:
         """
         for numbers in missing:
             self.held.discard(numbers)
-        self.owed = missing
+        self.missing = missing
         for run in sorted(runs, key=_start):
             self._count += len(run)
             self._body_bytes += run.body_bytes
@@ -463,7 +463,7 @@ class Copy:
     def drop(self) -> None:
         """Forget all messages, in memory and on disk: the copy is of no use any more."""
         self._let_go()
-        self.owed = None
+        self.missing = None
         self._storage.drop()
 
     def _let_go(self) -> None:

@@ -1,7 +1,7 @@
 """A mirror's side of a queue: repeats the master's changes in its copy, and reports how far it and its disk are.
 
     ring ─ payload ─► Batch ─► Copy           its own disk ─ settle ─► how far it is, for the durable mark
-    Roll ─► owed: what is missing ─ removed, or fetched by a synchronisation ─► nothing: synchronised
+    Inventory ─► the messages that are missing ─ removed, or fetched by a synchronisation ─► nothing: synchronised
 
 Source: reliability §4.4, §4.5.
 """
@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from cluster.mirror.batch import Batch, Clock, Handover, Roll, SenderGone, SyncMode, decode_batch
+from cluster.mirror.batch import Batch, Clock, Handover, Inventory, SenderGone, SyncMode, decode_batch
 from cluster.mirror.copy import Copy
 from node.queue.operations import Delivered, Enqueue, Remove
 from node.queue.storage import Storage
 
 
-class Ring(Protocol):
-    """The interface of a group to its follower."""
+class FollowerHost(Protocol):
+    """The interface of a replica to its follower."""
 
     id: int
 
@@ -40,7 +40,7 @@ class Ring(Protocol):
     def sync_mode(self, *, is_on: bool) -> None:
         """Note that an operator wants this mirror synchronised, or not any more."""
 
-    def rolled(self) -> None:
+    def inventory_known(self) -> None:
         """Note that it is known what this copy lacks."""
 
 
@@ -48,17 +48,23 @@ class Follower:
     """A mirror's copy and its state.
 
     copy: the messages here.   senders: the last publish of each front end that the queue got.
-    is_rolled: it is known what the copy lacks; until then no operation that comes is of use.
+    has_inventory: it is known what the copy lacks; until then no operation that comes is of use.
     is_written: nothing of the copy is on its way to the disk: else no mark passes before that is there.
     """
 
     def __init__(
-        self, ring: Ring, copy: Copy, storage: Storage, *, is_rolled: bool, is_written: bool = True
+        self,
+        host: FollowerHost,
+        copy: Copy,
+        storage: Storage,
+        *,
+        has_inventory: bool,
+        is_written: bool = True,
     ) -> None:
         self.copy = copy
         self.senders: dict[int, int] = {}
-        self.is_rolled = is_rolled
-        self._ring = ring
+        self.has_inventory = has_inventory
+        self._host = host
         self._storage = storage
         self._is_durable = copy.is_durable
         self._was_kept = self._is_durable and not is_written
@@ -82,12 +88,13 @@ class Follower:
     def _apply(self, batch: Batch) -> None:
         copy = self.copy
         if batch.steps and isinstance(clock := batch.steps[0], Clock):
-            copy.hear_clock(clock.at_ms, self._ring.now)
-        if not self.is_rolled:
+            copy.hear_clock(clock.at_ms, self._host.now)
+        if not self.has_inventory:
             # These operations are older than this member's copy, unless the batch has its inventory.
             steps = batch.steps
             at = next(
-                (at for at, step in enumerate(steps) if isinstance(step, Roll) and self._is_meant(step)), None
+                (at for at, step in enumerate(steps) if isinstance(step, Inventory) and self._is_meant(step)),
+                None,
             )
             if at is None:
                 self._watch(batch)
@@ -103,14 +110,14 @@ class Follower:
                     copy.remove(ranges)
                 case Delivered(ranges, count):
                     copy.delivered(ranges, count)
-                case Roll() if self._is_meant(step):
-                    self._roll(step, batch.next_seq)
-                case Roll():
+                case Inventory() if self._is_meant(step):
+                    self._take_inventory(step, batch.next_seq)
+                case Inventory():
                     pass
                 case Handover(version):
-                    self._ring.handed_over(version)
+                    self._host.handed_over(version)
                 case SyncMode(is_on):
-                    self._ring.sync_mode(is_on=is_on)
+                    self._host.sync_mode(is_on=is_on)
                 case SenderGone(sender):
                     self.senders.pop(sender, None)
         copy.next_seq = max(copy.next_seq, batch.next_seq)
@@ -119,25 +126,25 @@ class Follower:
         """Take the steps that concern a member that knows nothing yet."""
         for step in batch.steps:
             if isinstance(step, Handover):
-                self._ring.handed_over(step.version)
+                self._host.handed_over(step.version)
             elif isinstance(step, SyncMode):
-                self._ring.sync_mode(is_on=step.is_on)
+                self._host.sync_mode(is_on=step.is_on)
 
-    def _is_meant(self, roll: Roll) -> bool:
-        return roll.member == self._ring.id
+    def _is_meant(self, inventory: Inventory) -> bool:
+        return inventory.member == self._host.id
 
-    def _roll(self, roll: Roll, next_seq: int) -> None:
-        self.copy.roll(roll.ids, next_seq)
-        self.senders = dict(roll.senders)
-        self.is_rolled = True
-        self._ring.rolled()
+    def _take_inventory(self, inventory: Inventory, next_seq: int) -> None:
+        self.copy.take_inventory(inventory.ids, next_seq)
+        self.senders = dict(inventory.senders)
+        self.has_inventory = True
+        self._host.inventory_known()
 
     # --- the disk ---
 
     def _report(self, origin: int, upto: int) -> None:
         """Report the broadcasts as on disk, now or when they are."""
         if not self._was_kept and not self._asked:
-            self._ring.on_disk(origin, upto)
+            self._host.on_disk(origin, upto)
             return
         self._was_kept = False
         self._waits += 1
@@ -148,47 +155,47 @@ class Follower:
         """End waits for the disk: report these broadcasts as on disk, or the disk as broken."""
         if not is_safe:
             self._is_broken = True
-            self._ring.count_disk(is_on=False)
+            self._host.count_disk(is_on=False)
             return
         asked = self._asked
         while asked and asked[0][0] <= last:
             _, origin, upto = asked.popleft()
-            self._ring.on_disk(origin, upto)
+            self._host.on_disk(origin, upto)
 
     def check_complete(self) -> None:
         """If the copy lacks nothing, report so once all of it is on disk."""
         if (
             self._is_finishing
             or self._is_broken
-            or not self.is_rolled
-            or self.copy.owed is None
-            or len(self.copy.owed)
+            or not self.has_inventory
+            or self.copy.missing is None
+            or len(self.copy.missing)
         ):
             return
         self._is_finishing = True
         if self._is_durable:  # a disk that hangs, as one may see now, is never to hold up marks
             self._storage.await_safety(_Finish(self._written), 0, 0)
         else:
-            self._ring.count_disk(is_on=True)
+            self._host.count_disk(is_on=True)
             self._finished(is_safe=True)
 
     def _written(self, *, is_safe: bool) -> None:
         """Make marks wait for this disk, which works."""
-        if not is_safe or self._is_broken or self.copy.owed:
+        if not is_safe or self._is_broken or self.copy.missing:
             self._finished(is_safe=is_safe)
             return
         # Broadcasts whose marks passed this disk before came before, and are on it when this wait is over.
-        self._ring.count_disk(is_on=True)
+        self._host.count_disk(is_on=True)
         self._storage.await_safety(_Finish(self._finished), 0, 0)
 
     def _finished(self, *, is_safe: bool) -> None:
         self._is_finishing = False
         if not is_safe:
             self._is_broken = True
-            self._ring.count_disk(is_on=False)
-        if is_safe and not self._is_broken and self.copy.owed is not None and not len(self.copy.owed):
-            self.copy.owed = None
-            self._ring.is_complete()
+            self._host.count_disk(is_on=False)
+        if is_safe and not self._is_broken and self.copy.missing is not None and not len(self.copy.missing):
+            self.copy.missing = None
+            self._host.is_complete()
 
 
 class _Finish:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.mirror.group import Group
+from cluster.mirror.replica import Replica
 from node.catalogue.mirrors.views import View
 from node.catalogue.records import QueueRecord
 
@@ -10,16 +10,16 @@ from node.catalogue.records import QueueRecord
 class KnownQueue:
     """One mirrored queue.
 
-    kind: which live queue the clients of this node have: where it lives, and since when.   group: None without a copy
+    kind: which live queue the clients of this node have: where it lives, and since when.   replica: None without a copy
         here.
     """
 
-    __slots__ = ("group", "kind", "record")
+    __slots__ = ("kind", "record", "replica")
 
     def __init__(self, record: QueueRecord) -> None:
         self.record = record
         self.kind: tuple[Any, ...] = ()
-        self.group: Group | None = None
+        self.replica: Replica | None = None
 
     @property
     def view(self) -> View:
@@ -29,6 +29,6 @@ class KnownQueue:
 
     def unreadable(self, reason: str) -> None:
         """Give up a mirror's copy: its disk could not read messages."""
-        if self.group is not None:
-            self.group.give_up(f"has unreadable messages ({reason})")
-            self.group.touch()
+        if self.replica is not None:
+            self.replica.give_up(f"has unreadable messages ({reason})")
+            self.replica.touch()

@@ -1,8 +1,8 @@
 """The mirrored queues of one broker: the `Mirroring` of `node.queue.mirroring`.
 
-    ViewChanged ─► see ─► Group (if this node has a copy) ─► live queue: here, on the master's node, or nowhere
-    data stream ─► receive ─► Group of the parcel's member
-    end of the turn ─► each group that has something to say ─► one frame a node
+    ViewChanged ─► see ─► Replica (if this node has a copy) ─► live queue: here, on the master's node, or nowhere
+    data stream ─► receive ─► Replica of the packet's member
+    end of the turn ─► each replica that has something to say ─► one frame a node
 
 Source: reliability §4; docs/internals/mirrors.md.
 """
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.errors import Malformed
 from cluster.gm_ring.messages import Activity, CatchUp
-from cluster.gm_ring.wire import Parcel, encode_parcel
+from cluster.gm_ring.wire import RingPacket, encode_packet
 from cluster.mirror.copy import Copy, numbers_of
-from cluster.mirror.group import Group
-from cluster.mirror.group_facts import facts, lacks
 from cluster.mirror.kept_messages import KeptMessages
 from cluster.mirror.known_queue import KnownQueue
-from cluster.mirror.metered_group import MeteredGroup
-from cluster.mirror.overseer import NoOverseer, Overseer
-from cluster.mirror.post import Post
+from cluster.mirror.metered_replica import MeteredReplica
+from cluster.mirror.mirror_controller import MirrorController, NoMirrorController
+from cluster.mirror.packet_queue import PacketQueue
 from cluster.mirror.recovered_copies import RecoveredCopies
+from cluster.mirror.replica import Replica
+from cluster.mirror.replica_facts import facts, lacks
 from node.broker.unsettled import unsettled
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import RingMember, View, ViewChange
@@ -46,7 +46,7 @@ FEW_FACTOR: Final = 2.5
 nodes as much CPU time as a hundred messages, so many small ones would delay confirms by more than this."""
 
 RETRY_S: Final = 1.0
-"""How often proposals are repeated, and unsettled groups are looked after."""
+"""How often proposals are repeated, and unsettled replicas are looked after."""
 
 
 class Mirrors:
@@ -71,21 +71,21 @@ class Mirrors:
         self._flush_s = flush_s
         self._has_broadcast = False  # in this turn, and so many messages
         self._broadcast_count = 0
-        self._post = Post(send)
+        self._packets = PacketQueue(send)
         self._on_fault = on_fault
         self._incarnation = 0
         """The incarnation of this broker, from the moment when it counts as up."""
-        self._overseer: Overseer | NoOverseer = NoOverseer()
+        self._controller: MirrorController | NoMirrorController = NoMirrorController()
         self._known: dict[str, KnownQueue] = {}
-        self._dirty: dict[Group, None] = {}
-        self._waiting: dict[Group, None] = {}
+        self._dirty: dict[Replica, None] = {}
+        self._waiting: dict[Replica, None] = {}
         self._timer: Timer | None = None
-        self._restless: dict[Group, None] = {}
+        self._needing_attention: dict[Replica, None] = {}
         self._proposed: set[tuple[str, ViewChange]] = set()
         self._recovered = RecoveredCopies(broker.settings.node_name)
         self.is_store_whole = True
         self._is_early_due = False
-        """True if a parcel that came too early may be for a queue that is known now."""
+        """True if a packet that came too early may be for a queue that is known now."""
         self._is_closed = False
         self.own_bytes = 0
         """The bytes that masters here have broadcast and that are not everywhere yet."""
@@ -96,7 +96,7 @@ class Mirrors:
         """Begin with this node's copies: the broker counts as up from now on, as this incarnation."""
         broker = self.broker
         self._incarnation = incarnation
-        self._overseer = Overseer(broker, incarnation, self._is_acting)
+        self._controller = MirrorController(broker, incarnation, self._is_acting)
         for known in list(self._known.values()):
             self._join(known, is_new=False)
             self._refresh(known)
@@ -106,7 +106,7 @@ class Mirrors:
             found = self._known.get(uid)
             copy = self._recovered.sift(uid, None if found is None else found.view)
             if found is not None and copy is not None:
-                self._overseer.recovered(found.record, copy)
+                self._controller.recovered(found.record, copy)
         broker.timers.at(broker.now + RETRY_S, self._tick)
         broker.wake()
 
@@ -118,7 +118,7 @@ class Mirrors:
         here = self.broker.settings.node_name
         for uid, known in self._known.items():
             copy = known.view.copy_to_keep(here)
-            if copy is not None and known.group is None and uid not in self._recovered:
+            if copy is not None and known.replica is None and uid not in self._recovered:
                 storage = self.broker.open_storage(known.record, copy)
                 self._recovered[uid] = RecoveredCopy(storage, copy, 1, [], self.is_store_whole)
 
@@ -150,57 +150,57 @@ class Mirrors:
             self._follow(self._known[after.uid], after)
         self.broker.vhosts[after.vhost].queues[after.name].record = after
         self._take_early()
-        self._overseer.see(after, self.settings_of(after))
-        self._overseer.tell(before, after, cause)
+        self._controller.see(after, self.settings_of(after))
+        self._controller.tell(before, after, cause)
 
     def _follow(self, known: KnownQueue, record: QueueRecord) -> None:
         known.record = record
-        if known.group is not None:
-            known.group.see(record)
+        if known.replica is not None:
+            known.replica.see(record)
         self._join(known, is_new=False)
         self._refresh(known)
-        group = known.group
-        if group is not None and group.is_restless:
-            self._restless[group] = None
+        replica = known.replica
+        if replica is not None and replica.needs_attention:
+            self._needing_attention[replica] = None
         self._recovered.sift(record.uid, known.view)
 
     def _replan(self, known: KnownQueue, record: QueueRecord) -> None:
         """Take a record with the same view, but another plan: copies that are wanted now may be synchronised."""
         known.record = record
-        if known.group is not None:
-            known.group.record = record
-            known.group.settings_changed()
+        if known.replica is not None:
+            known.replica.record = record
+            known.replica.settings_changed()
 
     def close(self, record: QueueRecord) -> None:
         """Drop what is here of a queue that was deleted."""
         known = self._known.pop(record.uid, None)
         self._recovered.discard(record.uid)
-        if known is not None and known.group is not None:
-            known.group.close(is_safe=True)
-            known.group.part()
-        self._overseer.forget(record.uid)
+        if known is not None and known.replica is not None:
+            known.replica.close(is_safe=True)
+            known.replica.part()
+        self._controller.forget(record.uid)
 
     def settings_changed(self, record: QueueRecord) -> None:
         """Follow the policy of a queue."""
         known = self._known.get(record.uid)
-        if known is not None and known.group is not None:
-            known.group.settings_changed()
-        self._overseer.see(record, self.settings_of(record))
+        if known is not None and known.replica is not None:
+            known.replica.settings_changed()
+        self._controller.see(record, self.settings_of(record))
 
     def disks_changed(self) -> None:
         """Note that the set of stuck message disks of other nodes has changed (`Broker.stuck_disks`)."""
-        self._overseer.disks_changed()
+        self._controller.disks_changed()
 
     def healed(self, *nodes: str) -> None:
         """Note that links to or between these nodes are up again."""
-        self._overseer.healed(*nodes)
+        self._controller.healed(*nodes)
 
     def nodes_changed(self) -> None:
         """Note that nodes came, went, or are in maintenance mode."""
-        self._overseer.nodes_changed()
+        self._controller.nodes_changed()
         for known in self._known.values():
-            if known.group is not None:
-                known.group.nodes_changed()
+            if known.replica is not None:
+                known.replica.nodes_changed()
 
     def recovered(self, record: QueueRecord, copy: RecoveredCopy) -> None:
         """Keep a copy that was found on disk and may bring its queue back. Comes before this broker is up."""
@@ -216,39 +216,39 @@ class Mirrors:
     def _join(self, known: KnownQueue, *, is_new: bool) -> None:
         """Begin with a copy, if the view has one here. A new queue lacks nothing."""
         own = self._own(known.view)
-        if own is None or known.group is not None:
+        if own is None or known.replica is not None:
             return
         record, view = known.record, known.view
         recovered = self._recovered.get(record.uid)
         if view.master == own.id and recovered is not None and recovered.copy == own.copy:
-            group = known.group = self._make_group(record, own.id, recovered.storage)
+            replica = known.replica = self._make_replica(record, own.id, recovered.storage)
             copy = self._make_copy(record, recovered.storage)
             copy.adopt(recovered.next_seq, recovered.pages, recovered.storage.alive)
             del self._recovered[record.uid]
             recovered.storage.belong_to(known)
-            group.begin_as_mirror(copy, is_rolled=True)
-            group.take_up()
+            replica.begin_as_mirror(copy, has_inventory=True)
+            replica.take_up()
             return
         storage = self.broker.open_storage(record, own.copy)
-        group = known.group = self._make_group(record, own.id, storage)
+        replica = known.replica = self._make_replica(record, own.id, storage)
         if view.master == own.id and is_new:
-            group.begin_as_master(self.broker.make_queue(record, storage), NumberSet())
+            replica.begin_as_master(self.broker.make_queue(record, storage), NumberSet())
         else:
             storage.belong_to(known)
             spare = None
             if recovered is not None and view.common:
-                spare = KeptMessages(recovered, view.common, group.touch)
+                spare = KeptMessages(recovered, view.common, replica.touch)
             copy = self._make_copy(record, storage)
-            group.begin_as_mirror(copy, is_rolled=own.id in view.synced, spare=spare)
-            group.take_up()
-        if not is_new and not group.is_gone and group.is_restless:
-            self._restless[group] = None  # a late member may be the only one that can act
+            replica.begin_as_mirror(copy, has_inventory=own.id in view.synced, spare=spare)
+            replica.take_up()
+        if not is_new and not replica.is_gone and replica.needs_attention:
+            self._needing_attention[replica] = None  # a late member may be the only one that can act
 
-    def _make_group(self, record: QueueRecord, id_: int, storage: QueueStorage) -> Group:
+    def _make_replica(self, record: QueueRecord, id_: int, storage: QueueStorage) -> Replica:
         meter = self.broker.meter
         if meter is not None:
-            return MeteredGroup(self, record, id_, storage, meter)
-        return Group(self, record, id_, storage)
+            return MeteredReplica(self, record, id_, storage, meter)
+        return Replica(self, record, id_, storage)
 
     def _make_copy(self, record: QueueRecord, storage: QueueStorage) -> Copy:
         return Copy(record, storage, *self.place_and_time)
@@ -269,64 +269,64 @@ class Mirrors:
         live = self.broker.vhosts[record.vhost].queues[record.name]
         own = self._own(known.view)
         if own is not None and isinstance(live, Queue):
-            known.group = self._make_group(record, own.id, live.storage)
+            known.replica = self._make_replica(record, own.id, live.storage)
             loose = unsettled(self.broker, live)
-            known.group.begin_as_master(live, numbers_of(live, loose, live.storage.alive))
+            known.replica.begin_as_master(live, numbers_of(live, loose, live.storage.alive))
         known.kind = self._kind_of(known)
 
     def _unmirror(self, record: QueueRecord) -> None:
-        group = self._known.pop(record.uid).group
+        replica = self._known.pop(record.uid).replica
         self._recovered.discard(record.uid)
-        if group is not None:
-            group.unmirror()
-            if group.queue is not None and group.leader is not None:
-                group.queue.received = group.leader.last_received_of_all
-                group.queue.mirror = None
-            group.part()
+        if replica is not None:
+            replica.unmirror()
+            if replica.queue is not None and replica.replicator is not None:
+                replica.queue.received = replica.replicator.last_received_of_all
+                replica.queue.replicator = None
+            replica.part()
 
-    def retire(self, group: Group) -> None:
+    def retire(self, replica: Replica) -> None:
         """Take a useless copy from clients, if it was the live queue. Its messages on disk stay."""
-        queue, group.leader, group.queue = group.queue, None, None
-        if (known := self._known.get(group.record.uid)) is not None:
+        queue, replica.replicator, replica.queue = replica.queue, None, None
+        if (known := self._known.get(replica.record.uid)) is not None:
             self._refresh(known)
         if queue is not None:
             unsettled(self.broker, queue, take=True)
             queue.retire()
 
-    def gone(self, group: Group) -> None:
+    def gone(self, replica: Replica) -> None:
         """Drop a copy whose member is in the view no more."""
-        queue = group.queue
-        group.close(is_safe=False)
-        known = self._known.get(group.record.uid)
-        if known is not None and known.group is group:
-            known.group = None
-        self.retire(group)
+        queue = replica.queue
+        replica.close(is_safe=False)
+        known = self._known.get(replica.record.uid)
+        if known is not None and known.replica is replica:
+            known.replica = None
+        self.retire(replica)
         if queue is not None:
-            group.storage.drop()
-        group.part()
+            replica.storage.drop()
+        replica.part()
 
     def damaged(self, record: QueueRecord, reason: str) -> bool:
         """Give up a damaged copy if a better one may exist. False: its unreadable messages are lost."""
         known = self._known.get(record.uid)
-        group = None if known is None else known.group
-        if group is None or group.is_gone:
+        replica = None if known is None else known.replica
+        if replica is None or replica.is_gone:
             return False
-        if group.leader is not None and not group.is_spared:
-            if self.overseer.awaits_kept(record, group.id, reason):
-                group.set_sync(is_on=True)  # whatever the policy says
+        if replica.replicator is not None and not replica.is_spared:
+            if self.controller.awaits_kept(record, replica.id, reason):
+                replica.set_sync(is_on=True)  # whatever the policy says
                 return True
-            group.defect = ""
-            self.overseer.hand_over(record, "")
+            replica.defect = ""
+            self.controller.hand_over(record, "")
             return False
-        group.give_up(reason)
-        self._restless[group] = None
+        replica.give_up(reason)
+        self._needing_attention[replica] = None
         return True
 
     # --- what clients have of a queue ---
 
     def _kind_of(self, known: KnownQueue) -> tuple[Any, ...]:
-        view, group = known.view, known.group
-        if group is not None and group.is_acting:
+        view, replica = known.view, known.replica
+        if replica is not None and replica.is_acting:
             return "here", known.record.mastership
         master = view.member(view.master)
         if view.state == "live" and master is not None and master.node != self.broker.settings.node_name:
@@ -335,15 +335,15 @@ class Mirrors:
 
     def _is_acting(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return known is not None and known.group is not None and known.group.is_acting
+        return known is not None and known.replica is not None and known.replica.is_acting
 
     def _live(self, known: KnownQueue) -> LiveQueue:
         """Return a live queue of the present kind."""
-        record, group = known.record, known.group
+        record, replica = known.record, known.replica
         if known.kind[0] == "here":
-            assert group is not None
-            assert group.queue is not None
-            return group.queue
+            assert replica is not None
+            assert replica.queue is not None
+            return replica.queue
         assert self.broker.peers is not None
         return self.broker.peers.open(record, self.settings_of(record))
 
@@ -354,16 +354,16 @@ class Mirrors:
             known.kind = kind
             self.broker.replace(known.record, self._live(known))
 
-    def live_changed(self, group: Group) -> None:
-        """Note that a group begins or ceases to act as master."""
-        known = self._known.get(group.record.uid)
-        if known is not None and known.group is group:
-            if group.leader is None:
-                group.storage.belong_to(known)
+    def live_changed(self, replica: Replica) -> None:
+        """Note that a replica begins or ceases to act as master."""
+        known = self._known.get(replica.record.uid)
+        if known is not None and known.replica is replica:
+            if replica.replicator is None:
+                replica.storage.belong_to(known)
             self._refresh(known)
             self.settings_changed(known.record)  # what waited for it may be proposed now
 
-    # --- what groups need ---
+    # --- what replicas need ---
 
     def settings_of(self, record: QueueRecord) -> QueueSettings:
         """Return the queue's settings by its arguments and policies."""
@@ -375,20 +375,20 @@ class Mirrors:
         return is_always or self.settings_of(record).ha_sync_mode == "automatic"
 
     @property
-    def overseer(self) -> Overseer:
-        """The overseer, which groups report to. It exists before there is a group."""
-        assert isinstance(self._overseer, Overseer)
-        return self._overseer
+    def controller(self) -> MirrorController:
+        """The mirror controller, which replicas report to. It exists before there is a replica."""
+        assert isinstance(self._controller, MirrorController)
+        return self._controller
 
-    def touch(self, group: Group) -> None:
-        """Have a group's turn come, as it has something to send."""
+    def touch(self, replica: Replica) -> None:
+        """Have a replica's turn come, as it has something to send."""
         if not self._dirty:
             self.broker.wake()
-        self._dirty[group] = None
+        self._dirty[replica] = None
 
-    def took_over(self, group: Group) -> None:
-        """Note that a group acts as master, and that all members have all batches of the master before."""
-        self._overseer.took_over(group.record)
+    def took_over(self, replica: Replica) -> None:
+        """Note that a replica acts as master, and that all members have all batches of the master before."""
+        self._controller.took_over(replica.record)
 
     def propose(self, record: QueueRecord, change: ViewChange) -> None:
         """Submit a change of the view; not again while the answer is awaited."""
@@ -401,21 +401,21 @@ class Mirrors:
 
     def sync_began(self, record: QueueRecord, member: int, messages: int) -> None:
         """Report that a mirror begins to get the messages that it lacks, from here."""
-        self._overseer.tell_sync_begun(record, member, messages)
+        self._controller.tell_sync_begun(record, member, messages)
 
     def sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
         """Report that a mirror has all messages, or wants no more."""
-        self._overseer.tell_sync_ended(record, is_whole=is_whole)
+        self._controller.tell_sync_ended(record, is_whole=is_whole)
 
-    def send(self, group: Group, to: int, message: Activity | CatchUp | bytes) -> None:
-        """Send to another member of a group's ring, at the end of the turn."""
-        receiver = group.view.member(to)
+    def send(self, replica: Replica, to: int, message: Activity | CatchUp | bytes) -> None:
+        """Send to another member of a replica's ring, at the end of the turn."""
+        receiver = replica.view.member(to)
         if receiver is None:
             return
-        if not self._post:
+        if not self._packets:
             self.broker.wake()
-        version = group.view.version
-        self._post.add(receiver.node, encode_parcel(group.record.uid, group.id, to, message, version))
+        version = replica.view.version
+        self._packets.add(receiver.node, encode_packet(replica.record.uid, replica.id, to, message, version))
 
     # --- frames ---
 
@@ -426,28 +426,28 @@ class Mirrors:
             self._take_early()  # what came earlier goes first
         faults: list[str] = []
         for frame in frames:
-            for parcel in self._post.open(frame, faults):
-                self._take(node, parcel, faults)
+            for packet in self._packets.open(frame, faults):
+                self._take(node, packet, faults)
         if faults:
             self._on_fault(node, faults[0])
 
-    def _take(self, node: str, parcel: Parcel, faults: list[str]) -> None:
-        """Take a parcel. A malformed one does not affect the others.   faults: gets the error's text."""
-        known = self._known.get(parcel.uid)
-        group = known.group if known is not None else None
-        if group is not None and group.id == parcel.receiver and not group.is_lost:
+    def _take(self, node: str, packet: RingPacket, faults: list[str]) -> None:
+        """Take a packet. A malformed one does not affect the others.   faults: gets the error's text."""
+        known = self._known.get(packet.uid)
+        replica = known.replica if known is not None else None
+        if replica is not None and replica.id == packet.receiver and not replica.is_lost:
             try:
-                group.receive(parcel)
+                replica.receive(packet)
             except Malformed as error:
                 faults.append(str(error))
-            self._restless[group] = None
-        elif known is None or parcel.version > known.view.version or not self._incarnation:
-            self._post.put_by(node, parcel)
+            self._needing_attention[replica] = None
+        elif known is None or packet.version > known.view.version or not self._incarnation:
+            self._packets.put_by(node, packet)
 
     def _take_early(self) -> None:
-        for node, parcel in self._post.take_early():
+        for node, packet in self._packets.take_early():
             faults: list[str] = []
-            self._take(node, parcel, faults)
+            self._take(node, packet, faults)
             if faults:
                 self._on_fault(node, faults[0])
 
@@ -456,7 +456,7 @@ class Mirrors:
     @property
     def has_work(self) -> bool:
         """True if `turn` has something to do."""
-        return bool(self._dirty or self._post or self._is_early_due or self._overseer.has_work)
+        return bool(self._dirty or self._packets or self._is_early_due or self._controller.has_work)
 
     def turn(self, now: float) -> None:
         """End a turn: send what has gathered."""
@@ -465,21 +465,21 @@ class Mirrors:
             self._take_early()
         if self._dirty:
             dirty, self._dirty = self._dirty, {}
-            for group in dirty:
-                due = None if group.is_lost else group.turn(now)
+            for replica in dirty:
+                due = None if replica.is_lost else replica.turn(now)
                 if due is not None:
-                    self._wait(group, due, now)
-                if group.is_unconfirmed or group.defect:
-                    self._restless[group] = None
-                self.own_bytes += group.newly_pending
+                    self._wait(replica, due, now)
+                if replica.is_unconfirmed or replica.defect:
+                    self._needing_attention[replica] = None
+                self.own_bytes += replica.newly_pending
             if self._has_broadcast:
                 self._has_broadcast = False
                 factor = 1.0 if self._broadcast_count >= FEW else FEW_FACTOR
                 self._broadcast_count = 0
                 self.broadcast_at = now + factor * self._flush_s
-        if self._post:
-            self._post.flush()
-        self._overseer.turn(now)
+        if self._packets:
+            self._packets.flush()
+        self._controller.turn(now)
 
     def may_broadcast(self, now: float, count: int) -> bool:
         """True if a master's broadcast of so many messages may go in this turn, as it then does."""
@@ -489,11 +489,11 @@ class Mirrors:
             self._broadcast_count += count
         return is_time
 
-    def _wait(self, group: Group, due: float, now: float) -> None:
+    def _wait(self, replica: Replica, due: float, now: float) -> None:
         if due <= now:
-            self.touch(group)
+            self.touch(replica)
             return
-        self._waiting[group] = None
+        self._waiting[replica] = None
         timer = self._timer
         if timer is None or due < timer.when:
             if timer is not None:
@@ -503,20 +503,20 @@ class Mirrors:
     def _due(self, now: float) -> None:
         self._timer = None
         waiting, self._waiting = self._waiting, {}
-        for group in waiting:
-            self.touch(group)
+        for replica in waiting:
+            self.touch(replica)
 
     def _tick(self, now: float) -> None:
-        """Look after groups that are not settled, each second."""
+        """Look after replicas that are not settled, each second."""
         if self._is_closed:
             return
-        self._post.age()
-        for group in list(self._restless):
-            if not group.is_gone:
-                group.look_after()
-                self.touch(group)
-            if group.is_gone or not group.is_restless:
-                self._restless.pop(group, None)
+        self._packets.age()
+        for replica in list(self._needing_attention):
+            if not replica.is_gone:
+                replica.look_after()
+                self.touch(replica)
+            if replica.is_gone or not replica.needs_attention:
+                self._needing_attention.pop(replica, None)
         self.broker.timers.at(now + RETRY_S, self._tick)
 
     # --- what others ask ---
@@ -524,16 +524,16 @@ class Mirrors:
     def sync(self, record: QueueRecord, *, is_on: bool) -> None:
         """Have the mirrors of a queue whose master is here synchronise, or stop it."""
         known = self._known.get(record.uid)
-        if known is not None and known.group is not None:
-            known.group.set_sync(is_on=is_on)
+        if known is not None and known.replica is not None:
+            known.replica.set_sync(is_on=is_on)
 
     def status(self, record: QueueRecord) -> MirrorStatus:
         """Return the state of a queue that has a view."""
         view, known = record.view, self._known.get(record.uid)
         assert view is not None
-        group = known.group if known is not None else None
+        replica = known.replica if known is not None else None
         nodes = {member.id: member.node for member in view.ring}
-        progress = group.sync_progress if group is not None and group.is_acting else {}
+        progress = replica.sync_progress if replica is not None and replica.is_acting else {}
         return MirrorStatus(
             version=view.version,
             state=view.state,
@@ -543,39 +543,39 @@ class Mirrors:
             ring=tuple(nodes.values()),
             joining=tuple(member.node for member in view.ring if member.status == "joining"),
             recoverable=view.recoverable,
-            pending=group.pending if group is not None else 0,
+            pending=replica.pending if replica is not None else 0,
             sync={
                 nodes[id_]: each
                 for id_, each in progress.items()
                 if id_ in nodes and (each.is_running or id_ not in view.synced)
             },
-            lacks={nodes[id_]: count for id_, count in lacks(group).items()} if group is not None else {},
+            lacks={nodes[id_]: count for id_, count in lacks(replica).items()} if replica is not None else {},
         )
 
     def replica(self, record: QueueRecord) -> ReplicaFacts | None:
         """Return the facts of this node's copy of a queue; None: there is none."""
         known = self._known.get(record.uid)
-        group = known.group if known is not None else None
-        return None if group is None or group.is_lost else facts(group)
+        replica = known.replica if known is not None else None
+        return None if replica is None or replica.is_lost else facts(replica)
 
     def copies(self) -> Iterable[Copy]:
         """Return all mirrors' copies here, which can be paged out."""
         return [
-            known.group.follower.copy
+            known.replica.follower.copy
             for known in self._known.values()
-            if known.group is not None and known.group.follower is not None
+            if known.replica is not None and known.replica.follower is not None
         ]
 
     # --- the end ---
 
     def leave(self) -> None:
         """Move masters away, as far as there are mirrors: this node is about to stop."""
-        self._overseer.leave()
+        self._controller.leave()
 
     @property
     def moving(self) -> int:
         """The number of masters here that will still move."""
-        return self._overseer.moving
+        return self._controller.moving
 
     def close_all(self) -> None:
         """Stop: note the deliveries of all copies."""

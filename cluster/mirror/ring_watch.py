@@ -19,15 +19,15 @@ from cluster.mirror.slow_mirrors import PROBE_S, T_RING_S, Ask, Blocked, Evict, 
 from node.catalogue.mirrors.views import DeclineMaster, DropMirror, GiveUp, View, is_there
 
 if TYPE_CHECKING:
-    from cluster.mirror.group import Group
     from cluster.mirror.mirrors import Mirrors
+    from cluster.mirror.replica import Replica
 
 FLUSH_S: Final = 1.0
 """How long a dead member's broadcasts may take to go round, which they mostly do at once."""
 
 
 class RingWatch:
-    """The watch of one member. Its group is an argument of each call, so that the two make no reference cycle."""
+    """The watch of one member. Its replica is an argument of each call, so that the two make no reference cycle."""
 
     def __init__(self, mirrors: "Mirrors") -> None:
         self._mirrors = mirrors
@@ -53,19 +53,19 @@ class RingWatch:
         former = view.member(view.previous)
         return self._declined == view.since and former is not None and is_there(former)
 
-    def look(self, group: "Group", now: float) -> None:
-        """Find what makes no progress. Called each second while `Group.is_restless`."""
-        view = group.view
+    def look(self, replica: "Replica", now: float) -> None:
+        """Find what makes no progress. Called each second while `Replica.needs_attention`."""
+        view = replica.view
         former = view.member(view.previous)
-        oldest = group.member.oldest_unconfirmed
+        oldest = replica.member.oldest_unconfirmed
         if oldest != self._oldest:
             self._oldest, self._oldest_s = oldest, now
-        if group.leader is not None:
-            self._look_as_master(group, now)
+        if replica.replicator is not None:
+            self._look_as_master(replica, now)
         elif view.state == "flushing" or (former is not None and not is_there(former)):
-            self._look_as_heir_of_the_dead(group, now)
-        elif group.is_master and former is not None and not group.is_filling:
-            self._await_last_word(group, now)
+            self._look_as_heir_of_the_dead(replica, now)
+        elif replica.is_master and former is not None and not replica.is_filling:
+            self._await_last_word(replica, now)
 
     def reported(self, sender: int, report: Report, now: float) -> None:
         """Take a member's report of how far it is."""
@@ -74,54 +74,56 @@ class RingWatch:
 
     # --- at the master ---
 
-    def _look_as_master(self, group: "Group", now: float) -> None:
-        leader, record = group.leader, group.record
-        assert leader is not None
-        verdicts = [*self._judged(group, leader.oldest_age_s(now), now)]
+    def _look_as_master(self, replica: "Replica", now: float) -> None:
+        replicator, record = replica.replicator, replica.record
+        assert replicator is not None
+        verdicts = [*self._judged(replica, replicator.oldest_age_s(now), now)]
         policy = self._mirrors.settings_of(record).ha_slow_mirror
-        state = leader.disk_state
-        verdicts += self._disks.look(group.view, state, policy, now)
+        state = replicator.disk_state
+        verdicts += self._disks.look(replica.view, state, policy, now)
         for verdict in verdicts:
             match verdict:
                 case Ask(members, number):
-                    _ask(group, members, number)
+                    _ask(replica, members, number)
                 case Evict(member, reason):
-                    self._mirrors.overseer.evict(record, member, reason)
+                    self._mirrors.controller.evict(record, member, reason)
                 case Blocked(member, reason):
-                    self._mirrors.overseer.tell_slow(record, member, reason)
-        self._look_at_own_disk(group, self._disks.own_stuck_s(state, now))
+                    self._mirrors.controller.tell_slow(record, member, reason)
+        self._look_at_own_disk(replica, self._disks.own_stuck_s(state, now))
 
-    def _look_at_own_disk(self, group: "Group", stuck_s: float) -> None:
+    def _look_at_own_disk(self, replica: "Replica", stuck_s: float) -> None:
         """Let another node be master if only this one's disk makes no progress."""
         if stuck_s < T_RING_S:
-            if self._is_disk_told and not group.defect:
-                self._mirrors.overseer.hand_over(group.record, "")
+            if self._is_disk_told and not replica.defect:
+                self._mirrors.controller.hand_over(replica.record, "")
             self._is_disk_told = False
             return
         reason = f"has waited {stuck_s:.0f} s for its disk"
         if not self._is_disk_told:
             self._is_disk_told = True
-            self._mirrors.overseer.tell_disk(group.record, group.id, reason)
-        if group.is_spared:
-            self._mirrors.overseer.hand_over(group.record, reason)
+            self._mirrors.controller.tell_disk(replica.record, replica.id, reason)
+        if replica.is_spared:
+            self._mirrors.controller.hand_over(replica.record, reason)
 
-    def _judged(self, group: "Group", age_s: float, now: float) -> Sequence[Verdict]:
+    def _judged(self, replica: "Replica", age_s: float, now: float) -> Sequence[Verdict]:
         """Return what to do about a broadcast of ours that has not come round.   age_s: as its sender knows it."""
         if self._oldest is None:
             return ()
         age_s = max(age_s, now - self._oldest_s)
         if age_s < PROBE_S:
             return ()
-        policy = self._mirrors.settings_of(group.record).ha_slow_mirror
-        return self._ring.look(group.view, group.id, self._oldest, age_s, group.pending_bytes, policy, now)
+        policy = self._mirrors.settings_of(replica.record).ha_slow_mirror
+        return self._ring.look(
+            replica.view, replica.id, self._oldest, age_s, replica.pending_bytes, policy, now
+        )
 
     # --- while there is no master ---
 
-    def _look_as_heir_of_the_dead(self, group: "Group", now: float) -> None:
+    def _look_as_heir_of_the_dead(self, replica: "Replica", now: float) -> None:
         """Find out which member holds up the ring, by an empty broadcast, if this one answers for a dead one."""
-        view = group.view
+        view = replica.view
         is_owner = any(
-            view.owner_of(member.id) == group.id for member in view.members if not is_there(member)
+            view.owner_of(member.id) == replica.id for member in view.members if not is_there(member)
         )
         if not is_owner:
             return
@@ -129,39 +131,39 @@ class RingWatch:
             self._flushing, self._flushing_s = view.version, now
         if self._oldest is None:
             if now - self._flushing_s >= FLUSH_S:
-                group.broadcast(b"")
-                group.touch()
+                replica.broadcast(b"")
+                replica.touch()
             return
-        for verdict in self._judged(group, 0.0, now):
+        for verdict in self._judged(replica, 0.0, now):
             match verdict:
                 case Ask(members, number):
-                    _ask(group, members, number)
+                    _ask(replica, members, number)
                 case Evict(member, reason):
                     self._condemned = member
-                    self._mirrors.overseer.evict(group.record, member, reason)
+                    self._mirrors.controller.evict(replica.record, member, reason)
                 case Blocked(member, reason):
-                    self._mirrors.overseer.tell_slow(group.record, member, reason)
+                    self._mirrors.controller.tell_slow(replica.record, member, reason)
         condemned = view.member(self._condemned)
         if condemned is None or not is_there(condemned):
             return
         if condemned.id == view.master:
-            group.propose(GiveUp(group.id))  # one of the two has to go, and the other one is to be master
+            replica.propose(GiveUp(replica.id))  # one of the two has to go, and the other one is to be master
         else:
-            group.propose(DropMirror(condemned.id, view.version))
+            replica.propose(DropMirror(condemned.id, view.version))
 
     # --- at the next master ---
 
-    def _await_last_word(self, group: "Group", now: float) -> None:
-        view = group.view
-        heard = view.since, group.member.last_of(view.previous)
+    def _await_last_word(self, replica: "Replica", now: float) -> None:
+        view = replica.view
+        heard = view.since, replica.member.last_of(view.previous)
         if heard != self._heard:
             self._heard, self._heard_s = heard, now
         if now - self._heard_s >= T_RING_S:
             self._declined = view.since
         if self.has_declined(view):
-            group.propose(DeclineMaster(group.id, view.since))
+            replica.propose(DeclineMaster(replica.id, view.since))
 
 
-def _ask(group: "Group", members: Sequence[int], number: int) -> None:
+def _ask(replica: "Replica", members: Sequence[int], number: int) -> None:
     for member in members:
-        group.send_side(member, encode_side(Probe(number)))
+        replica.send_side(member, encode_side(Probe(number)))

@@ -18,7 +18,7 @@ from cluster.remote.frames import decode_run
 from node.queue.operations import SEQ_MAX, Enqueue, encode
 
 RANGES_MAX: Final = 1024
-"""The most ranges that a pull may name: some kilobytes, however many fragments are owed."""
+"""The most ranges that a pull may name: some kilobytes, however many fragments are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Pull:
 
     ranges: rising, apart, at most `RANGES_MAX`. A new request without any: the mirror wants nothing any more. The
     request that the master knows, without any: the mirror has taken `taken` chunks of it.
-    installed, owed: messages that it has got by this synchronisation, and those that it lacks.
+    installed, missing: messages that it has got by this synchronisation, and those that it lacks.
     """
 
     request: int
     ranges: tuple[range, ...] = ()
     taken: int = 0
     installed: int = 0
-    owed: int = 0
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ Side: TypeAlias = Pull | Chunk | Probe | Report
 def encode_side(message: Side) -> bytes:
     """Encode a message."""
     match message:
-        case Pull(request, ranges, taken, installed, owed):
+        case Pull(request, ranges, taken, installed, missing):
             pull = wire.Pull(
-                request=request, steps=_steps(ranges), taken=taken, installed=installed, owed=owed
+                request=request, steps=_steps(ranges), taken=taken, installed=installed, owed=missing
             )
             side = wire.Side(pull=pull)
         case Chunk(request, entries, is_end, is_refused):

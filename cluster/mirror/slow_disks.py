@@ -19,7 +19,7 @@ _NOTHING: Final[tuple[frozenset[int], bool]] = frozenset(), False
 
 
 class DiskState(NamedTuple):
-    """A leader's knowledge of the disks.
+    """A replicator's knowledge of the disks.
 
     awaited: its first broadcast that must be on disks for a waiter; None: there is none.
     confirmed: those up to here are at every member.   mark, own: … on the disks of all others that count; on its

@@ -47,7 +47,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """This mirror should be removed: see `Caretaker.evict`. Reported once.   reason: for the log."""
+    """This mirror should be removed: see `PolicyReconciler.evict`. Reported once.   reason: for the log."""
 
     member: int
     reason: str

@@ -95,7 +95,7 @@ class SyncSource:
             self._services.pop(member, None)
         is_running = member in self._services
         if is_running or member in self._progress:
-            total = message.installed + message.owed
+            total = message.installed + message.missing
             self._progress[member] = SyncProgress(message.installed, total, is_running)
         self._rest_if_idle()
 

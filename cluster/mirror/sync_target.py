@@ -1,11 +1,11 @@
 """A mirror's side of a synchronisation: requests the messages that its copy lacks from the master, and stores them.
 
-    owed ── the next ranges ─► Pull          Chunk ─► Copy.install ─► the same Pull again: taken ─┐
+    missing ── the next ranges ─► Pull          Chunk ─► Copy.install ─► the same Pull again: taken ─┐
       └── all asked for, something is missing: once more, after a while ◄──────── is_end ◄────────┘
             └── the master gives nothing of it: what the node has of a copy that was not taken (`KeptMessages`)
 
 The mirror pulls, so it stops by asking for no more. Messages that are asked for and not given were not found just
-then, or are gone, of which the ring tells; messages that the ring brings meanwhile are not owed. Whatever happens,
+then, or are gone, of which the ring tells; messages that the ring brings meanwhile are not missing. Whatever happens,
 the copy is what it was, or more.
 
 Source: reliability §4.5; amqp-behaviour §9.3.
@@ -38,16 +38,16 @@ _NEVER: Final = float("inf")
 
 
 class Receiver(Protocol):
-    """The copy that is completed.   owed: numbers that it lacks; None: it is not known, or all is there."""
+    """The copy that is completed.   missing: numbers that it lacks; None: it is not known, or all is there."""
 
     @property
-    def owed(self) -> NumberSet | None: ...
+    def missing(self) -> NumberSet | None: ...
 
     @property
     def epoch_s(self) -> float: ...
 
     def install(self, entries: Iterable[Enqueue]) -> None:
-        """Store messages that are owed."""
+        """Store messages that are missing."""
 
 
 class Spare(Protocol):
@@ -62,8 +62,8 @@ class Spare(Protocol):
 class SyncTarget:
     """Completes the copy of one mirror.
 
-    is_rolled: whether it is known what the copy lacks.   send: takes a side message for the master.
-    on_done: called when nothing is owed any more, by whatever way.
+    has_inventory: whether it is known what the copy lacks.   send: takes a side message for the master.
+    on_done: called when nothing is missing any more, by whatever way.
     is_congested: whether this node should take nothing more for now: its disk doesn't keep up, memory is short.
     spare: asked for messages that the master does not give.
     """
@@ -73,14 +73,14 @@ class SyncTarget:
         copy: Receiver,
         send: Callable[[bytes], None],
         *,
-        is_rolled: bool,
+        has_inventory: bool,
         on_done: Callable[[], None] = lambda: None,
         is_congested: Callable[[], bool] = lambda: False,
         spare: Spare | None = None,
     ) -> None:
         self._copy = copy
         self._send = send
-        self._is_rolled = is_rolled
+        self._has_inventory = has_inventory
         self._on_done = on_done
         self._is_congested = is_congested
         self._spare = spare
@@ -102,19 +102,19 @@ class SyncTarget:
     @property
     def progress(self) -> SyncProgress:
         """The messages that came by this synchronisation, or the last one, and their total."""
-        return SyncProgress(self._installed, self._installed + self._owed, self._is_running)
+        return SyncProgress(self._installed, self._installed + self._missing, self._is_running)
 
     @property
-    def _owed(self) -> int:
-        owed = self._copy.owed
-        return 0 if owed is None else len(owed)
+    def _missing(self) -> int:
+        missing = self._copy.missing
+        return 0 if missing is None else len(missing)
 
     def start(self) -> bool:
         """Begin, or continue. True if there is something to do that is not under way already.
 
-        A copy of which it isn't known yet what it lacks begins with its Roll.
+        A copy of which it isn't known yet what it lacks begins with its inventory.
         """
-        if self._is_running or (self._is_rolled and not self._owed):
+        if self._is_running or (self._has_inventory and not self._missing):
             return False
         self._is_running = True
         self._installed = 0
@@ -128,9 +128,9 @@ class SyncTarget:
         self._stop()
         return True
 
-    def rolled(self) -> None:
-        """Begin anew with a known list of what the copy lacks: by a first Roll, or that of another master."""
-        self._is_rolled = True
+    def inventory_known(self) -> None:
+        """Begin anew with a known list of what the copy lacks: by a first inventory, or that of another master."""
+        self._has_inventory = True
         if self._is_running:
             self._begin()
 
@@ -150,9 +150,9 @@ class SyncTarget:
     def tick(self, now: float) -> None:
         """Do what is due after some time, or after messages were removed from the copy."""
         self._now = now
-        if not self._is_running or not self._is_rolled:
+        if not self._is_running or not self._has_inventory:
             return
-        if not self._owed:
+        if not self._missing:
             self._finish()
         elif now >= self.due_at:
             if self._is_asking and not self._is_held:
@@ -167,28 +167,28 @@ class SyncTarget:
         self._is_asking = False
         self._delay_s = RETRY_S
         self._installed_before = self._installed
-        if self._is_rolled:
+        if self._has_inventory:
             self._go_on()
 
     def _go_on(self) -> None:
         """Send the next message of the present request, or the next request."""
-        if not self._owed:
+        if not self._missing:
             self._finish()
             return
         self._is_held = self._is_congested()
         if self._is_held:
             self._wait(CONGESTED_S)
         elif self._is_asking:
-            self._say(Pull(self._request, (), self._taken, self._installed, self._owed))
+            self._say(Pull(self._request, (), self._taken, self._installed, self._missing))
             self._wait(STUCK_S)
         else:
             self._ask()
 
     def _ask(self) -> None:
         """Request the next messages; after the last ones, wait a little."""
-        owed = self._copy.owed
-        assert owed is not None, "something is owed"
-        ranges = owed.ranges_from(self._next, RANGES_MAX)
+        missing = self._copy.missing
+        assert missing is not None, "something is missing"
+        ranges = missing.ranges_from(self._next, RANGES_MAX)
         if not ranges:
             if self._installed > self._installed_before:
                 self._delay_s = RETRY_S
@@ -203,19 +203,19 @@ class SyncTarget:
         self._taken = 0
         self._is_asking = self._has_asked = True
         self._next = ranges[-1].stop
-        self._say(Pull(self._request, tuple(ranges), 0, self._installed, self._owed))
+        self._say(Pull(self._request, tuple(ranges), 0, self._installed, self._missing))
         self._wait(STUCK_S)
 
     def _install(self, entries: Iterable[Enqueue]) -> None:
-        owed = self._owed
+        missing = self._missing
         self._copy.install(entries)
-        self._installed += owed - self._owed
+        self._installed += missing - self._missing
 
     def _ask_spare(self, spare: Spare) -> None:
         """Ask the spare for the next messages, since the master has given nothing more; after the last begin anew."""
-        owed = self._copy.owed
-        assert owed is not None, "something is owed"
-        wanted = first_of(owed.ranges_from(self._spare_next, RANGES_MAX), DEFAULT_BATCH)
+        missing = self._copy.missing
+        assert missing is not None, "something is missing"
+        wanted = first_of(missing.ranges_from(self._spare_next, RANGES_MAX), DEFAULT_BATCH)
         self._spare_next = wanted[-1].stop if wanted else 0
 
         def found(entries: list[Enqueue]) -> None:
@@ -241,7 +241,7 @@ class SyncTarget:
         if self._has_asked:
             self._has_asked = False
             self._request += 1
-            self._say(Pull(self._request, (), 0, self._installed, self._owed))
+            self._say(Pull(self._request, (), 0, self._installed, self._missing))
 
     def _finish(self) -> None:
         self._stop()

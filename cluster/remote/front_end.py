@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.errors import Malformed
 from cluster.remote.frames import decode_run
-from cluster.remote.letter import Letter, Outbox
+from cluster.remote.outgoing_frames import Outbox, OutgoingFrames
 from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.proxy import Proxy
 from cluster.remote.remote_pb2 import Ask, FindRequester, Frame, Limit, Operation, Reply, Share
@@ -48,7 +48,7 @@ class FrontEnd:
         self._early: dict[str, list[Frame]] = {}
         self._early_since: dict[str, float] = {}
         self._early_bytes = 0
-        self._letter = Letter(outbox, None, is_for_front_end=True)
+        self._outgoing = OutgoingFrames(outbox, None, is_for_front_end=True)
 
     @property
     def has_work(self) -> bool:
@@ -111,8 +111,8 @@ class FrontEnd:
                 return None
             self._close(former)
         record = queue.record
-        letter = Letter(self._outbox, record, frame.mastership, is_for_front_end=True)
-        proxy = Proxy(queue, self, self._broker, letter, frame.mastership)
+        outgoing = OutgoingFrames(self._outbox, record, frame.mastership, is_for_front_end=True)
+        proxy = Proxy(queue, self, self._broker, outgoing, frame.mastership)
         self.proxies[record.uid] = proxy
         return proxy
 
@@ -182,7 +182,7 @@ class FrontEnd:
                 operation for known in self._forget_early(frame.uid) for operation in known.operations
             ):
                 if operation.HasField("ask") and operation.ask.kind == Ask.DELETE:
-                    self._letter.operation().answer.request = operation.ask.request
+                    self._outgoing.operation().answer.request = operation.ask.request
         elif self._early_bytes > EARLY_MAX_BYTES:
             raise Malformed("too much about queues that there are not")
 
@@ -220,7 +220,7 @@ class FrontEnd:
         runs = proxy.unsettled()
         if take:
             self._drop(proxy)
-            proxy.take_leave()
+            proxy.hand_off()
         return runs
 
     def _drop(self, proxy: Proxy) -> None:
@@ -280,7 +280,7 @@ class FrontEnd:
 
     def _find_requester(self, find: FindRequester) -> None:
         name = find.name.decode("utf-8", "surrogateescape")
-        answer = self._letter.operation().answer
+        answer = self._outgoing.operation().answer
         answer.request = find.request
         answer.consumers = int(self._broker.reply_consumers.find(name) is not None)
 
@@ -292,7 +292,7 @@ class FrontEnd:
             granted, self._granted = self._granted, {}
             for consumer in granted:
                 if consumer.granted > 0 and consumer.is_limited and consumer.id in consumer.proxy.consumers:
-                    give_back = consumer.proxy.letter.operation().give_back
+                    give_back = consumer.proxy.outgoing.operation().give_back
                     give_back.id, give_back.amount = consumer.id, consumer.granted
                     consumer.granted = 0
         if self._busy:
@@ -322,7 +322,7 @@ class FrontEnd:
             for outlet in self._outlets.values():
                 outlet.shut()
         for proxy in proxies:
-            proxy.letter.is_closed = True
+            proxy.outgoing.is_closed = True
             if not is_stopping:
                 proxy.leave()
         for proxy in proxies:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.errors import Malformed
 from cluster.remote.frames import decode_run, delivered_run, encode_run
-from cluster.remote.letter import Letter, Outbox
+from cluster.remote.outgoing_frames import Outbox, OutgoingFrames
 from cluster.remote.remote_pb2 import Answer, Deliver, Frame, Settle, Share
 from cluster.remote.remote_queue import RemoteQueue, Request
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.reader import MIXED_SIZES
 from node.catalogue.policy import QueueSettings
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 from node.client.channel import Channel
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked
@@ -121,7 +121,7 @@ class HomeLink:
         self.congested: dict[RemoteQueue, None] = {}
         self._broker = broker
         self._way_is_congested = way_is_congested
-        self._letter = Letter(outbox, None)
+        self._outgoing = OutgoingFrames(outbox, None)
         self._numbers = count(1)
         self._requests: dict[int, Request] = {}
         self._subscriptions: dict[int, Subscription] = {}
@@ -139,7 +139,7 @@ class HomeLink:
             queue.lose()
         return queue
 
-    def member(self) -> Member | None:
+    def member(self) -> ClusterMember | None:
         """Return the node's record in the catalogue; None if it is no member."""
         return self._broker.catalogue.member(self.node)
 
@@ -254,7 +254,7 @@ class HomeLink:
             return
         raw = encode_run(envelope, 1, [content], MIXED_SIZES)
         self._reply_bytes += len(raw)
-        reply = self._letter.operation(len(raw)).reply
+        reply = self._outgoing.operation(len(raw)).reply
         reply.name = name.encode("utf-8", "surrogateescape")
         reply.run = raw
 
@@ -266,7 +266,7 @@ class HomeLink:
 
     def _find_requester(self, name: str, request: Request, on_done: Callable[[Any], None]) -> None:
         request.on_done = on_done
-        find = self._letter.operation().find_requester
+        find = self._outgoing.operation().find_requester
         find.request = self.expect(request)
         find.name = name.encode("utf-8", "surrogateescape")
 
@@ -376,7 +376,7 @@ class HomeLink:
     def _took(self, near: NearChannel, contents: list[bytes]) -> None:
         near.taken_bytes += sum(map(len, contents))
         if near.taken_bytes >= CREDIT_BYTES:
-            credit = self._letter.operation().credit
+            credit = self._outgoing.operation().credit
             credit.id, credit.amount = near.id, near.taken_bytes
             near.taken_bytes = 0
 
@@ -420,7 +420,7 @@ class HomeLink:
             subscription.reserved += amount
             subscription.near.channel.reserve(amount)
         subscription.wanted = 0
-        grant = subscription.queue.letter.operation().grant
+        grant = subscription.queue.outgoing.operation().grant
         grant.id, grant.amount = subscription.id, amount
 
     def _release(self, subscription: Subscription, amount: int) -> None:

@@ -144,7 +144,7 @@ class RemoteOutlet:
         tag = proxy.keep(run, consumer, now)
         for piece in cut(contents) if size > FRAME_MAX_BYTES else (contents,):
             raw = encode_run(run.envelope, tag, piece, run.size, run.deliveries)
-            deliver = proxy.letter.operation(len(raw)).deliver
+            deliver = proxy.outgoing.operation(len(raw)).deliver
             deliver.consumer = consumer.id
             deliver.run = raw
             tag += len(piece)
@@ -157,7 +157,7 @@ class RemoteOutlet:
         own = consumer.own_credit
         if consumer.is_limited and consumer.granted <= 0 and own > 0 and not consumer.has_asked:
             consumer.has_asked = True
-            want = consumer.proxy.letter.operation().want
+            want = consumer.proxy.outgoing.operation().want
             want.id, want.amount = consumer.id, min(own, consumer.local.backlog.count)
 
     def cancelled_by_server(self, consumer: Consumer) -> None:

@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 from cluster.errors import Malformed
 from cluster.remote.front_end import FrontEnd
 from cluster.remote.home_link import HomeLink
-from cluster.remote.homeless_queue import HomelessQueue
-from cluster.remote.letter import Outbox
+from cluster.remote.masterless_queue import MasterlessQueue
+from cluster.remote.outgoing_frames import Outbox
 from cluster.remote.remote_pb2 import Frame
 from cluster.remote.remote_queue import RemoteQueue
 from node.catalogue.policy import QueueSettings
@@ -77,13 +77,13 @@ class Peers:
         """True if nothing is kept for other nodes: no consumer, no request, no proxy."""
         return all(node.link.is_idle and node.front_end.is_idle for node in self._nodes.values())
 
-    def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue | HomelessQueue:
+    def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue | MasterlessQueue:
         """Open the near end of a queue on another node; a mirrored queue without a ready master is a
-        `HomelessQueue`.
+        `MasterlessQueue`.
         """
         view = record.view
         if view is not None and (view.state != "live" or view.master_node == self._broker.settings.node_name):
-            return HomelessQueue(record, settings, self._broker)
+            return MasterlessQueue(record, settings, self._broker)
         queue = self._node(record.home).link.open(record, settings)
         if self._is_closed:
             queue.lose()

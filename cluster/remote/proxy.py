@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cluster.errors import Malformed
 from cluster.remote.frames import decode_run, encode_run, ranges
-from cluster.remote.letter import Letter
+from cluster.remote.outgoing_frames import OutgoingFrames
 from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import decode_table
-from node.broker.belongings import Again, take_once
+from node.broker.handoff import Again, take_once
 from node.catalogue.commands import Command
 from node.catalogue.names import not_found
 from node.client.unacked import Delivery, Unacked, open_runs
@@ -53,10 +53,15 @@ class Proxy:
     """
 
     def __init__(
-        self, queue: "Queue", front_end: "FrontEnd", broker: "Broker", letter: Letter, mastership: int
+        self,
+        queue: "Queue",
+        front_end: "FrontEnd",
+        broker: "Broker",
+        outgoing: OutgoingFrames,
+        mastership: int,
     ) -> None:
         self.queue = queue
-        self.letter = letter
+        self.outgoing = outgoing
         self.mastership = mastership
         self.unacked = Unacked()
         self.consumers: dict[int, RemoteConsumer] = {}
@@ -149,7 +154,7 @@ class Proxy:
             self._answer(first, last, is_safe=is_safe)
 
     def _answer(self, first: int, last: int, *, is_safe: bool = True) -> None:
-        accepted = self.letter.accept(first, last) if is_safe else self.letter.operation().accepted
+        accepted = self.outgoing.accept(first, last) if is_safe else self.outgoing.operation().accepted
         if not is_safe:
             accepted.bounds.extend((first, last))
             accepted.is_lost = True
@@ -265,7 +270,7 @@ class Proxy:
         elif message.kind != Ask.DELETE:
             raise Malformed("a question of an unknown kind")
         elif queue.is_deleted:
-            self.letter.operation().answer.request = request  # with the count 0: it is deleted already
+            self.outgoing.operation().answer.request = request  # with the count 0: it is deleted already
         else:
             self._begin(
                 lambda: queue.delete(if_unused=message.if_unused, if_empty=message.if_empty),
@@ -325,7 +330,7 @@ class Proxy:
             on_refused()
         else:
             tell(answer, result)
-        self.letter.operation(len(answer.run)).answer.CopyFrom(answer)
+        self.outgoing.operation(len(answer.run)).answer.CopyFrom(answer)
 
     def _tell_fetched(self, answer: Answer, found: tuple[Run, int] | None) -> None:
         if found is None:
@@ -369,10 +374,10 @@ class Proxy:
         """Return the runs that were delivered to the front end and are not settled."""
         return [run for delivery in self.unacked.deliveries() for run in open_runs(delivery)]
 
-    def take_leave(self) -> None:
+    def hand_off(self) -> None:
         """Forget the front end's consumers and deliveries: the next master serves it from here on."""
         self._is_closed = self._has_left = True
-        self.letter.is_closed = True
+        self.outgoing.is_closed = True
         while self.consumers:
             _, consumer = self.consumers.popitem()
             self.forget(consumer)

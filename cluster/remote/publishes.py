@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from cluster.remote.frames import cut, encode_run
-from node.queue.acceptance import Party
 from node.queue.live_queue import Unanswered
+from node.queue.pending_publish import PublishWaiter
 from node.queue.run import Batch
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
@@ -32,7 +32,7 @@ class Publishes:
     def add(
         self,
         batch: Batch,
-        party: Party | None,
+        waiter: PublishWaiter | None,
         *,
         is_kept: bool,
         is_sent: bool,
@@ -42,7 +42,7 @@ class Publishes:
         """
         number = self.next_number
         run = encode_run(batch.envelope, number, batch.contents, batch.size)
-        self.put(Unanswered(number, len(run), run if is_kept else b"", party, is_sent))
+        self.put(Unanswered(number, len(run), run if is_kept else b"", waiter, is_sent))
         return run
 
     def put(self, publish: Unanswered) -> None:
@@ -69,13 +69,13 @@ class Publishes:
         return len(self._waiting)
 
 
-def pieces(batch: Batch, party: Party | None) -> Iterator[tuple[Batch, Party | None]]:
+def pieces(batch: Batch, waiter: PublishWaiter | None) -> Iterator[tuple[Batch, PublishWaiter | None]]:
     """Yield a batch in pieces that fit a frame each, each with the waiter for its answer."""
     parts = cut(batch.contents)
     if len(parts) == 1:
-        yield batch, party
+        yield batch, waiter
         return
-    whole = _Whole(party, len(parts)) if party is not None else None
+    whole = _Whole(waiter, len(parts)) if waiter is not None else None
     first = 0
     for part in parts:
         yield Batch(batch.envelope, part, batch.size), _Piece(whole, first) if whole is not None else None
@@ -85,19 +85,19 @@ def pieces(batch: Batch, party: Party | None) -> Iterator[tuple[Batch, Party | N
 def settle_all(publishes: Iterable[Unanswered], *, is_lost: bool) -> None:
     """Answer publishes that will get no other answer.   is_lost: as lost, else as accepted."""
     for publish in publishes:
-        if publish.party is None:
+        if publish.waiter is None:
             continue
         if is_lost:
-            publish.party.fail()
+            publish.waiter.fail()
         else:
-            publish.party.accept()
+            publish.waiter.accept()
 
 
 class _Whole:
     """Gathers the answers for the pieces of one run."""
 
-    def __init__(self, party: Party, pieces: int) -> None:
-        self._party = party
+    def __init__(self, waiter: PublishWaiter, pieces: int) -> None:
+        self._waiter = waiter
         self._left = pieces
         self._refused: list[int] = []
         self._is_lost = False
@@ -110,9 +110,9 @@ class _Whole:
         if self._left:
             return
         if self._is_lost:
-            self._party.fail()
+            self._waiter.fail()
         else:
-            self._party.accept(self._refused)
+            self._waiter.accept(self._refused)
 
 
 class _Piece:

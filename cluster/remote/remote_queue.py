@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.errors import Malformed
 from cluster.remote.frames import ranges
-from cluster.remote.letter import Letter
+from cluster.remote.outgoing_frames import OutgoingFrames
 from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from cluster.remote.remote_pb2 import Accepted, Answer, Ask, Settle
 from node.amqp.errors import ProtocolError
@@ -21,9 +21,9 @@ from node.amqp.field_table import encode_table
 from node.catalogue.names import home_is_down, not_found
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.queue.acceptance import Party
 from node.queue.consumer import Consumer
-from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue
+from node.queue.live_queue import Asked, Counts, Handoff, HeldPublisher, LiveQueue
+from node.queue.pending_publish import PublishWaiter
 from node.queue.run import Batch, Run
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class RemoteQueue:
         self.leaves_node = True
         self.is_durable = record.durable and record.exclusive_owner is None
         self.mastership = record.mastership
-        self.letter = Letter(link.outbox, record, self.mastership)
+        self.outgoing = OutgoingFrames(link.outbox, record, self.mastership)
         self.successor: LiveQueue | None = None
         self._link = link
         self._incarnation = incarnation
@@ -105,21 +105,21 @@ class RemoteQueue:
 
     # --- publishing ---
 
-    def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
+    def publish(self, batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Send messages to the home. Publishes to a queue that was deleted count as accepted (§4.3)."""
         if self._end is not None:
-            if party is not None:
-                party.fail() if self._is_lost else party.accept()
+            if waiter is not None:
+                waiter.fail() if self._is_lost else waiter.accept()
             return ()
         is_kept = self.record.view is not None
-        for piece, waiting in pieces(batch, party):
+        for piece, waiting in pieces(batch, waiter):
             self._send(self._publishes.add(piece, waiting, is_kept=is_kept, is_sent=True), waiting)
         return ()
 
-    def _send(self, run: bytes, party: Party | None, *, is_again: bool = False) -> None:
-        publish = self.letter.operation(len(run)).publish
+    def _send(self, run: bytes, waiter: PublishWaiter | None, *, is_again: bool = False) -> None:
+        publish = self.outgoing.operation(len(run)).publish
         publish.run = run
-        if party is not None:
+        if waiter is not None:
             publish.is_confirmed = True
         if is_again:
             publish.is_again = True
@@ -137,13 +137,13 @@ class RemoteQueue:
                 publish = publishes.pop(number)
                 if publish is None:
                     raise Malformed("a second answer to a publish")
-                party = publish.party
-                if party is None:
+                waiter = publish.waiter
+                if waiter is None:
                     continue
                 if answer.is_lost:
-                    party.fail()
+                    waiter.fail()
                 else:
-                    party.accept(refused.get(number, ()))
+                    waiter.accept(refused.get(number, ()))
                 if self._end is not None:
                     return
         self.relieve()
@@ -208,7 +208,7 @@ class RemoteQueue:
     def settle(self, kind: Settle.Kind, run: Run) -> None:
         """Tell the home that a delivery, or the rest of it, is settled; ignored if the queue is gone (§9.1)."""
         if self._end is None:
-            self.letter.settle(kind, run.seqs.start, run.seqs[-1])
+            self.outgoing.settle(kind, run.seqs.start, run.seqs[-1])
 
     # --- consumers ---
 
@@ -227,7 +227,7 @@ class RemoteQueue:
             if not subscription.is_joined and self._subscriptions.pop(consumer, None) is not None:
                 self._link.leave(subscription)
                 if request.error is None and self._end is None:
-                    self.letter.operation().unsubscribe = subscription.id
+                    self.outgoing.operation().unsubscribe = subscription.id
         if request.successor is not None:
             consumer.queue = request.successor
             yield from request.successor.subscribe(consumer)
@@ -237,7 +237,7 @@ class RemoteQueue:
     ) -> None:
         request.on_done = on_done
         consumer = subscription.consumer
-        message = self.letter.operation().subscribe
+        message = self.outgoing.operation().subscribe
         message.request = self._link.expect(request)
         message.consumer = subscription.id
         message.channel = subscription.near.id
@@ -255,7 +255,7 @@ class RemoteQueue:
         subscription = self._subscriptions.pop(consumer, None)
         if subscription is not None:
             self._link.leave(subscription)
-            self.letter.operation().unsubscribe = subscription.id
+            self.outgoing.operation().unsubscribe = subscription.id
 
     def resume(self, consumer: Consumer) -> None:
         """Deliver messages again to a consumer that was blocked."""
@@ -267,7 +267,7 @@ class RemoteQueue:
         """Tell the home whether the consumer's channel has a prefetch limit, if that has changed."""
         subscription = self._subscriptions.get(consumer)
         if subscription is not None and self._link.limit_changed(subscription):
-            limit = self.letter.operation().limit
+            limit = self.outgoing.operation().limit
             limit.consumer = subscription.id
             limit.is_limited = subscription.is_limited
 
@@ -344,7 +344,7 @@ class RemoteQueue:
     def _begin(self, ask: Ask, request: Request, on_done: Callable[[Any], None]) -> None:
         request.on_done = on_done
         ask.request = self._link.expect(request)
-        self.letter.operation().ask.CopyFrom(ask)
+        self.outgoing.operation().ask.CopyFrom(ask)
 
     def _require_open(self) -> None:
         if self._end is not None:
@@ -352,40 +352,40 @@ class RemoteQueue:
 
     # --- the home moves ---
 
-    def take_leave(self) -> Belongings:
+    def hand_off(self) -> Handoff:
         """Hand over the unanswered publishes and questions, and the consumers, to the next live queue."""
-        belongings = Belongings(self._publishes.next_number)
+        handoff = Handoff(self._publishes.next_number)
         if self._end is not None:
-            return belongings
+            return handoff
         self._end = home_is_down(self.record)
-        self.letter.is_closed = True
+        self.outgoing.is_closed = True
         self._link.left(self)
-        belongings.publishes = self._publishes.take()
-        belongings.awaiting, self._awaiting = list(self._awaiting), {}
+        handoff.publishes = self._publishes.take()
+        handoff.awaiting, self._awaiting = list(self._awaiting), {}
         subscriptions, self._subscriptions = self._subscriptions, {}
         for consumer, subscription in subscriptions.items():
             self._link.leave(subscription)
             if subscription.is_joined:
-                belongings.consumers.append(consumer)
+                handoff.consumers.append(consumer)
         on_closed, self._on_closed = self._on_closed, []
         requests = self._link.take_requests(self)
-        belongings.questions = [request.moved for request in requests if not request.is_own]
-        belongings.questions += on_closed
-        return belongings
+        handoff.questions = [request.moved for request in requests if not request.is_own]
+        handoff.questions += on_closed
+        return handoff
 
-    def take_over(self, belongings: Belongings) -> None:
+    def adopt(self, handoff: Handoff) -> None:
         """Take the publishes, questions and consumers of the live queue before this one, and send them to the home."""
-        self._publishes.next_number = belongings.next_number
+        self._publishes.next_number = handoff.next_number
         if self._end is None:
-            kept = [publish for publish in belongings.publishes if publish.run]
+            kept = [publish for publish in handoff.publishes if publish.run]
             for publish in kept:
                 self._publishes.put(publish._replace(is_sent=True))
-                self._send(publish.run, publish.party, is_again=publish.is_sent)
-            self._publishes.next_number = belongings.next_number
-            settle_all((each for each in belongings.publishes if not each.run), is_lost=True)
+                self._send(publish.run, publish.waiter, is_again=publish.is_sent)
+            self._publishes.next_number = handoff.next_number
+            settle_all((each for each in handoff.publishes if not each.run), is_lost=True)
         else:
-            settle_all(belongings.publishes, is_lost=self._is_lost)
-        for consumer in belongings.consumers:
+            settle_all(handoff.publishes, is_lost=self._is_lost)
+        for consumer in handoff.consumers:
             successor = consumer.channel.reattached(consumer, self)
             if successor is None:
                 continue
@@ -393,9 +393,9 @@ class RemoteQueue:
                 self._join_again(successor)
             else:
                 consumer.channel.cancelled_by_server(successor)
-        for publisher in belongings.awaiting:
+        for publisher in handoff.awaiting:
             self.await_relief(publisher)
-        for ask in belongings.questions:
+        for ask in handoff.questions:
             ask(self)
 
     def _join_again(self, consumer: Consumer) -> None:
@@ -421,15 +421,15 @@ class RemoteQueue:
         if home is None or not home.is_up or home.incarnation != self._incarnation:
             self.lose()
             return
-        if self.letter.is_used:
-            self.letter.operation().close = True
+        if self.outgoing.is_used:
+            self.outgoing.operation().close = True
         self._finish(not_found("queue", self.record.name, self.record.vhost))
 
     def lose(self) -> None:
         """End the queue, whose home is gone: pending publishes are answered as lost (§9.1)."""
         if self._end is None:
             self._is_lost = True
-            self.letter.is_closed = True
+            self.outgoing.is_closed = True
             self._finish(home_is_down(self.record))
 
     def _finish(self, end: ProtocolError) -> None:

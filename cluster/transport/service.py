@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from cluster.transport.handshake import NONCE_BYTES, Answerer, HandshakeFailed, Kind, refusal
 from cluster.transport.handshakes import Handshakes
 from cluster.transport.interface import CALL_BYTES_MAX, Hello
-from cluster.transport.peer import Session
+from cluster.transport.peer_link import ServedStream
 from cluster.transport.peer_pb2 import Reply, Request
 from cluster.transport.security import certified_names
 from cluster.transport.stream import StreamFault
@@ -37,7 +37,7 @@ class Service:
     def __init__(self, transport: "Transport") -> None:
         self._transport = transport
         self._handshakes = Handshakes()
-        self._calls: set[Session] = set()
+        self._calls: set[ServedStream] = set()
         self._told: set[str] = set()
         self._told_since_s = 0.0
 
@@ -47,8 +47,8 @@ class Service:
 
     def close(self) -> None:
         """End the calls that are being answered."""
-        for session in self._calls:
-            session.end("this node stops")
+        for served in self._calls:
+            served.end("this node stops")
 
     async def _control(self, _requests: Any, context: Any) -> None:
         await self._serve(Kind.CONTROL, IncomingStream(context))
@@ -65,11 +65,11 @@ class Service:
             hello = await self._greet(kind, stream)
             if hello is None or self._transport.is_closing:
                 return
-            session = Session(stream, hello)
+            served = ServedStream(stream, hello)
             if kind is Kind.CALL:
-                await self._answer(session)
+                await self._answer(served)
             else:
-                await self._transport.peer(hello.name).serve(kind, session)
+                await self._transport.peer(hello.name).serve(kind, served)
         except StreamEnded:
             # The node that opened the stream notices too, and logs it.
             pass
@@ -138,24 +138,24 @@ class Service:
 
     # --- calls ---
 
-    async def _answer(self, session: Session) -> None:
-        stream, name = session.stream, session.hello.name
+    async def _answer(self, served: ServedStream) -> None:
+        stream, name = served.stream, served.hello.name
         if len(self._calls) >= CALLS_MAX:
             await stream.write(_refused(f"{CALLS_MAX} other calls are being answered"))
             return
-        self._calls.add(session)
+        self._calls.add(served)
         try:
             async with asyncio.timeout(self._transport.options.handshake_s):
                 request = Request.FromString(await stream.read())
             if len(request.body) > CALL_BYTES_MAX:
                 raise StreamFault(f"a call of {len(request.body):,} bytes")
-            await first_of(self._call_listener(stream, name, request.body), session.ended())
+            await first_of(self._call_listener(stream, name, request.body), served.ended())
         except DecodeError as error:
             raise StreamFault("a call that cannot be read") from error
         except TimeoutError:
             raise StreamEnded("no request came", is_silence=True) from None
         finally:
-            self._calls.discard(session)
+            self._calls.discard(served)
 
     async def _call_listener(self, stream: IncomingStream, name: str, body: bytes) -> None:
         answer = await self._transport.listener.call(name, body)

@@ -1,7 +1,7 @@
 """The links of one node to the others.
 
     Transport ─┬─ Service   streams that others open   ─┐
-               └─ Peer …    one for each other node   ◄─┘  two streams there, two from there
+               └─ PeerLink …    one for each other node   ◄─┘  two streams there, two from there
 
 Everything runs on one event loop. `connect` keeps links to a member up; the Listener gets all messages, and is told
 when a link is up or down. `cluster.transport.interface` has what either side may expect.
@@ -28,7 +28,7 @@ from cluster.transport.interface import (
     Traffic,
     Unreachable,
 )
-from cluster.transport.peer import Peer, greet
+from cluster.transport.peer_link import PeerLink, greet
 from cluster.transport.peer_pb2 import Reply, Request
 from cluster.transport.security import Security
 from cluster.transport.service import Service
@@ -60,7 +60,7 @@ class Transport:
         self.options = options or LinkOptions()
         self.is_closing = False
         self._logger = logger or category_logger()
-        self._peers: dict[str, Peer] = {}
+        self._peers: dict[str, PeerLink] = {}
         self._service = Service(self)
         self._server: Any = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -213,10 +213,10 @@ class Transport:
 
     # --- for peers and service ---
 
-    def peer(self, name: str) -> Peer:
-        """Return the `Peer` of a node; made when there is none yet."""
+    def peer(self, name: str) -> PeerLink:
+        """Return the `PeerLink` of a node; made when there is none yet."""
         if name not in self._peers:
-            self._peers[name] = Peer(self, name)
+            self._peers[name] = PeerLink(self, name)
         return self._peers[name]
 
     def drop_if_idle(self, name: str) -> None:

@@ -41,7 +41,7 @@ from node.catalogue.access import check_vhost_access
 from node.catalogue.records import User
 from node.client.channel import Channel
 from node.client.connection import Connection
-from node.client.peer import Peer
+from node.client.endpoint import ClientEndpoint
 from node.client.throttle import Throttle
 from node.queue.content import decode_content, encode_content
 
@@ -256,7 +256,7 @@ class _DirectConnection(Connection):
         on_output: Callable[[], None],
         on_error: Callable[[], None],
     ) -> None:
-        super().__init__(broker, Peer(address="", local=""), now=now, on_change=lambda: None)
+        super().__init__(broker, ClientEndpoint(address="", local=""), now=now, on_change=lambda: None)
         self._stop_timer()
         self._handshake = None
         self._reader.watches_contents = False

@@ -142,13 +142,13 @@ class Operations:
         return status.node_status(self._agent)
 
     async def _await_startup(self, arguments: Arguments, timeout_s: float) -> Any:
-        await self._agent.app.await_start()
+        await self._agent.broker_supervisor.await_start()
         return {}
 
     async def _start_app(self, arguments: Arguments, timeout_s: float) -> Any:
         self._check_broker()
         try:
-            await self._agent.app.start()
+            await self._agent.broker_supervisor.start()
         except ConfigError as error:
             raise ControlError(EX_CONFIG, "\n".join(error.problems)) from error
         except OSError as error:
@@ -159,7 +159,7 @@ class Operations:
 
     async def _stop_app(self, arguments: Arguments, timeout_s: float) -> Any:
         self._check_broker()
-        if not await self._agent.app.stop():
+        if not await self._agent.broker_supervisor.stop():
             raise ControlError(74, "the broker is stopped, but not all of its data are on disk: see the log")
         return {}
 

@@ -15,11 +15,11 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.field_table import Table
-from node.broker.belongings import attach, publish_again
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
 from node.broker.deletions import Deletions
 from node.broker.following import Following
+from node.broker.handoff import attach, publish_again
 from node.broker.mass_deletion import InPieces
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
@@ -37,12 +37,12 @@ from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
-from node.queue.acceptance import Party
 from node.queue.intake import Intake
-from node.queue.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
+from node.queue.live_queue import Asked, Handoff, LiveQueue, Peers, at_once, move
 from node.queue.metering import Meter, MeteredQueue
 from node.queue.mirroring import Mirroring
 from node.queue.paging import Pager
+from node.queue.pending_publish import PublishWaiter
 from node.queue.queue import Queue
 from node.queue.run import Batch, Envelope, Run
 from node.queue.storage import MemoryStorage, QueueStorage, Storage
@@ -365,9 +365,9 @@ class Broker:
         live = self.vhosts[vhost]
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
 
-    def publish_here(self, queue: Queue, batch: Batch, party: Party | None) -> Collection[int]:
+    def publish_here(self, queue: Queue, batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""
-        return self.intake.publish_here(queue, batch, party)
+        return self.intake.publish_here(queue, batch, waiter)
 
     def sample_memory(self, used_bytes: int) -> None:
         """Note how much memory the node uses, and page out what is too much."""
@@ -488,13 +488,13 @@ class Broker:
         self.catalogue.version += 1
         move(former, live)
 
-    def take_over(self, queue: Queue, belongings: Belongings) -> None:
+    def adopt(self, queue: Queue, handoff: Handoff) -> None:
         """Give the queue the publishes, consumers and questions that clients of this node had at earlier masters."""
-        publish_again(self, queue, belongings)
-        attach(queue, belongings.consumers, self.now)
-        for ask in belongings.questions:
+        publish_again(self, queue, handoff)
+        attach(queue, handoff.consumers, self.now)
+        for ask in handoff.questions:
             ask(queue)
-        for publisher in belongings.awaiting:
+        for publisher in handoff.awaiting:
             publisher.peer_relieved()
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:

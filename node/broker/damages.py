@@ -57,7 +57,7 @@ class Damages:
         if queue.is_deleted or not queue.storage.unreadable:
             return True
         if queue.record.view is not None:
-            if queue.mirror is None:
+            if queue.replicator is None:
                 return False  # it begins, or has left
             assert self._broker.mirrors is not None
             if self._broker.mirrors.damaged(queue.record, f"has unreadable messages ({reason})"):
@@ -74,9 +74,9 @@ class Damages:
             for piece in run.pieces():
                 lost.discard(range(piece.seqs.start, piece.seqs[-1] + 1))
         queue.storage.lose(lost)
-        if queue.mirror is not None:
+        if queue.replicator is not None:
             for seqs in lost:
-                queue.mirror.removed(seqs)
+                queue.replicator.removed(seqs)
         count = len(lost)
         if count:
             self._broker.counters.messages_unreadable += count

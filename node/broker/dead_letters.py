@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.client.counters import AT_MOST_ONCE, DISABLED
-from node.queue.acceptance import Acceptance
 from node.queue.dead_letter import Death, dead_copy, dead_envelope, is_cycle
 from node.queue.live_queue import LiveQueue
+from node.queue.pending_publish import PendingPublish
 from node.queue.queue import REJECTED, Queue
 from node.queue.run import Batch, Run
 from node.scheduling.turn import TURN_S
@@ -42,7 +42,7 @@ class DeadLetters:
         self._broker = broker
         self._waiting: deque[tuple[Death, Run, Queue]] = deque()
         self._postponed: list[tuple[Death, Run, Queue]] = []
-        self._on_way: dict[Acceptance, tuple[Run, Queue]] = {}
+        self._on_way: dict[PendingPublish, tuple[Run, Queue]] = {}
         self._congested: Queue | None = None  # the last mirrored queue that got some, which may be congested
 
     def add(self, queue: Queue, run: Run, reason: str, now: float) -> None:
@@ -97,21 +97,21 @@ class DeadLetters:
         if any(target.is_out_of_reach for target, _ in targets):
             self._postpone(death, run, queue)
             return True
-        acceptance = Acceptance(len(run))
+        pending = PendingPublish(len(run))
         for target, copy in targets:
             batch = Batch(envelope, [copy], run.size)
             if target.leaves_node:
-                acceptance.expect()
-                target.publish(batch, acceptance)
+                pending.expect()
+                target.publish(batch, pending)
             else:
                 target.publish(batch, None)
             if isinstance(target, Queue):
                 target.count_letters(1)
                 self._congested = target if target.leaves_node else self._congested
-        if not acceptance.is_awaited:
+        if not pending.is_awaited:
             return False
-        self._on_way[acceptance] = run, queue
-        acceptance.end(partial(self._accepted, death, run, queue))
+        self._on_way[pending] = run, queue
+        pending.end(partial(self._accepted, death, run, queue))
         return True
 
     def _route(self, death: Death, keys: list[str], headers: Table) -> Sequence[LiveQueue]:
@@ -134,16 +134,16 @@ class DeadLetters:
         self._postponed.clear()
         self._broker.wake()
 
-    def _accepted(self, death: Death, run: Run, queue: Queue, acceptance: Acceptance) -> None:
+    def _accepted(self, death: Death, run: Run, queue: Queue, pending: PendingPublish) -> None:
         """Have the queue forget dead messages that all targets have. If a target was lost, they are routed anew, all
         of them.
 
         If their queue has left, they are at its new master again.
         """
-        del self._on_way[acceptance]
+        del self._on_way[pending]
         if queue.successor is not None:
             return
-        if acceptance.is_lost:
+        if pending.is_lost:
             self._waiting.append((death, run, queue))
             self._broker.wake()
         else:

@@ -83,12 +83,12 @@ class EventExchange(Observer):
         waiting = list(self._waiting)
         self._waiting.clear()
         for key, headers, time_s in waiting:
-            post = self._exchange.open(key)
-            if post is None:
+            route = self._exchange.open(key)
+            if route is None:
                 continue
             headers["timestamp_in_ms"] = long(int(time_s * 1000))
             properties = Properties(headers=headers, delivery_mode=PERSISTENT_MODE, timestamp=int(time_s))
-            post.send(properties, b"")
+            route.send(properties, b"")
 
     # --- connections, channels, consumers ---
 

@@ -1,6 +1,6 @@
 """The exchanges to which the broker itself publishes: amq.rabbitmq.trace, amq.rabbitmq.event, amq.rabbitmq.log.
 
-    post = exchange.open("key")          if post: post.send(Properties(…), body)
+    route = exchange.open("key")          if route: route.send(Properties(…), body)
 
 They are internal topic exchanges, so clients can only bind to them. A message without a bound queue is not even made.
 The messages count as no client's publishes, are not traced, and have no confirms.
@@ -30,7 +30,7 @@ def declaration(vhost: str, name: str) -> DeclareExchange:
     return DeclareExchange(vhost, name, "topic", durable=True, internal=True)
 
 
-class Post:
+class InternalRoute:
     """The target of messages with one routing key, as it is at this moment."""
 
     def __init__(
@@ -70,7 +70,7 @@ class InternalExchange:
         self._persistent = persistent
         self._envelopes: dict[str, Envelope] = {}
 
-    def open(self, key: str) -> Post | None:
+    def open(self, key: str) -> InternalRoute | None:
         """Return the target of messages with a routing key; None: no queue is bound. A key that is too long is cut."""
         if self._vhost not in self._broker.vhosts:
             return None
@@ -79,7 +79,7 @@ class InternalExchange:
             queues = self._broker.route(self._vhost, self._name, (envelope.routing_key,), None)
         except ProtocolError:  # matching the bound patterns costs too much: their queues get nothing
             return None
-        return Post(self._broker, envelope, Targets(queues)) if queues else None
+        return InternalRoute(self._broker, envelope, Targets(queues)) if queues else None
 
     def _envelope(self, key: str) -> Envelope:
         envelope = self._envelopes.get(key)

@@ -87,8 +87,8 @@ class Firehose:
 
         Returns: the queues on other nodes that get no more for now.
         """
-        post = self._exchange.open(key)
-        if post is None:
+        route = self._exchange.open(key)
+        if route is None:
             return []
         connection = channel.connection
         start: Table = {
@@ -109,8 +109,8 @@ class Firehose:
         for content in contents:
             properties, body = decode_content(content)
             headers = {**start, "properties": table(_described(properties)), **end}
-            post.send(Properties(headers=headers), body)
-        return post.congested
+            route.send(Properties(headers=headers), body)
+        return route.congested
 
 
 def _described(properties: Properties) -> Table:

@@ -44,9 +44,9 @@ from node.catalogue.policy import NO_POLICY, EffectivePolicy
 from node.catalogue.policy_validation import validate_policy
 from node.catalogue.records import (
     Binding,
+    ClusterMember,
     Exchange,
     Json,
-    Member,
     Permission,
     PlanLock,
     Policy,
@@ -205,11 +205,11 @@ class Catalogue:
     # --- nodes --------------------------------------------------------------------------------------------
 
     @property
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, ClusterMember]:
         """The nodes of the cluster by name; none in a node without peers."""
         return self._members.by_name
 
-    def member(self, name: str) -> Member | None:
+    def member(self, name: str) -> ClusterMember | None:
         """The node of that name."""
         return self._members.by_name.get(name)
 
@@ -443,7 +443,7 @@ class Catalogue:
         self._down(member, is_clean=command.is_clean)
         return True
 
-    def _down(self, member: Member, *, is_clean: bool = False) -> None:
+    def _down(self, member: ClusterMember, *, is_clean: bool = False) -> None:
         over = self._mirrored.lose(member, is_clean=is_clean)
         self._members.down(member)
         self._delete(over)

@@ -17,10 +17,10 @@ from node.amqp.field_table import Table
 from node.catalogue.mirrors.views import View, ViewChange
 from node.catalogue.records import (
     ApplyTo,
+    ClusterMember,
     Exchange,
     Json,
     JsonObject,
-    Member,
     MemberType,
     PlanLock,
     QueueRecord,
@@ -517,7 +517,7 @@ class RenewLeases(Command[None]):
 class RestoreMember(Command[None]):
     """Put back a node as it was: for snapshots."""
 
-    member: Member
+    member: ClusterMember
 
 
 @dataclass(frozen=True, slots=True)

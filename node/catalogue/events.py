@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from node.catalogue.records import (
     Binding,
+    ClusterMember,
     Exchange,
-    Member,
     Permission,
     QueueRecord,
     TopicPermission,
@@ -165,21 +165,21 @@ class TopicPermissionsChanged:
 class MemberPut:
     """A node joined the cluster, or its address, type or maintenance mode changed."""
 
-    member: Member
+    member: ClusterMember
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRemoved:
     """A node was forgotten. Comes after `MemberDown`, if it was up, and after the deletion of its queues."""
 
-    member: Member
+    member: ClusterMember
 
 
 @dataclass(frozen=True, slots=True)
 class MemberUp:
     """A node has started."""
 
-    member: Member
+    member: ClusterMember
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class MemberDown:
     The event comes after the changes of views that this brings, and before the deletion of transient queues.
     """
 
-    member: Member
+    member: ClusterMember
 
 
 @dataclass(frozen=True, slots=True)

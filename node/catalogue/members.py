@@ -10,14 +10,14 @@ from dataclasses import replace
 from node.amqp.constants import ReplyCode
 from node.catalogue.commands import NodeUp, PutMember, Refused, SetDraining
 from node.catalogue.events import Event, MemberDown, MemberPut, MemberRemoved, MemberUp
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 
 
 class Members:
     """The nodes by name.   events: the catalogue's list of events, to which each change is appended."""
 
     def __init__(self, events: list[Event]) -> None:
-        self.by_name: dict[str, Member] = {}
+        self.by_name: dict[str, ClusterMember] = {}
         self.next_incarnation = 1
         self.changes = 0
         """A counter that rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
@@ -36,7 +36,7 @@ class Members:
         known = self.by_name.get(command.name)
         if known is not None and known.node_id != command.node_id:
             return _taken(command.name)
-        member = Member(command.name, command.address, command.node_id, command.type)
+        member = ClusterMember(command.name, command.address, command.node_id, command.type)
         if known is not None:
             member = replace(known, address=command.address, type=command.type)
         if member != known:
@@ -48,7 +48,7 @@ class Members:
         self.changes += 1
         self._events.append(MemberRemoved(self.by_name.pop(name)))
 
-    def find(self, command: NodeUp) -> Member | Refused:
+    def find(self, command: NodeUp) -> ClusterMember | Refused:
         """Return the member that has started.
 
         Refused when it is no member (404) or has another data directory (406).
@@ -58,14 +58,14 @@ class Members:
             return Refused(ReplyCode.NOT_FOUND, f"node '{command.name}' is not a member of the cluster")
         return member if member.node_id == command.node_id else _taken(command.name)
 
-    def up(self, member: Member, address: str) -> int:
+    def up(self, member: ClusterMember, address: str) -> int:
         """Count a member as up under a new incarnation, which is returned."""
         member = replace(member, address=address, incarnation=self.next_incarnation, is_up=True)
         self.next_incarnation += 1
         self._changed(member, MemberUp(member))
         return member.incarnation
 
-    def down(self, member: Member) -> None:
+    def down(self, member: ClusterMember) -> None:
         """Count a member that is up as down."""
         self._changed(replace(member, is_up=False), MemberDown(member))
 
@@ -79,7 +79,7 @@ class Members:
             self._changed(member, MemberPut(member))
         return True
 
-    def _changed(self, member: Member, event: Event) -> None:
+    def _changed(self, member: ClusterMember, event: Event) -> None:
         self.changes += 1
         self.by_name[member.name] = member
         self._events.append(event)

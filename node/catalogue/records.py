@@ -155,7 +155,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """A node of the cluster.
 
     address: `host:port` where its peers reach it.   node_id: its data directory's, which tells apart two of one name.

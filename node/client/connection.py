@@ -39,11 +39,11 @@ from node.catalogue.commands import Command
 from node.catalogue.limits import check_user_channels
 from node.catalogue.records import User
 from node.client.channel import Channel
+from node.client.endpoint import ClientEndpoint
 from node.client.handlers import HANDLERS, Steps
 from node.client.handshake import Handshake
 from node.client.heartbeat import Heartbeat
 from node.client.host import ClientHost
-from node.client.peer import Peer
 from node.client.publishing import Route, Routes, check_not_immediate
 from node.client.spreading import Spreading
 from node.client.throttle import Throttle
@@ -67,11 +67,13 @@ class Connection:
     connected_at_ms: milliseconds since 1970.
     recv_oct, recv_cnt: bytes that were received, in so many reads.   send_oct, send_cnt: sent, in so many writes.
     throttle: stops reading when the client publishes too much.
-    is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
+    is_writable, is_socket_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
     is_finished: nothing more is awaited: the shell flushes and resets the socket.
     """
 
-    def __init__(self, broker: ClientHost, peer: Peer, *, now: float, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, broker: ClientHost, peer: ClientEndpoint, *, now: float, on_change: Callable[[], None]
+    ) -> None:
         self.broker = broker
         self.peer = peer
         self.number, self.id = broker.register(self)
@@ -99,7 +101,7 @@ class Connection:
         self.stalled: dict[Channel, None] = {}
         self.confirming: dict[Channel, None] = {}
         self.is_writable = True
-        self.is_flooded = False
+        self.is_socket_flooded = False
         self.is_finished = False
         self._on_change = on_change
         self._reader = FrameReader(
@@ -119,8 +121,8 @@ class Connection:
         self._is_waiting = False  # True while the last method waits for a result
         self._unanswered_closes: set[int] = set()  # numbers of channels whose close-ok is to come
         self._reopening: int | None = None  # such a number that the client has opened again
-        self._is_choked = False  # there is more unsent output than a client may let pile up
-        self._is_deaf = False  # frames can't be told apart any more
+        self._is_output_full = False  # there is more unsent output than a client may let pile up
+        self._is_framing_lost = False  # frames can't be told apart any more
         self._timer: Timer | None = None
         if broker.settings.handshake_timeout_s is not None:
             deadline = now + broker.settings.handshake_timeout_s
@@ -178,7 +180,7 @@ class Connection:
             else:
                 self._reader.feed(data)
         except ProtocolError as error:
-            self._is_deaf = self._reader.paused = True
+            self._is_framing_lost = self._reader.paused = True
             self._fail(error)
 
     def _flush_confirms(self) -> None:
@@ -202,7 +204,7 @@ class Connection:
         self._out += parts
         self._out_bytes += size
         if self._out_bytes > REPLIES_MAX_BYTES:
-            self._is_choked = self._reader.paused = True
+            self._is_output_full = self._reader.paused = True
 
     def take_output(self) -> bytes:
         """Return the bytes to write to the socket now."""
@@ -224,7 +226,7 @@ class Connection:
     @property
     def takes_replies(self) -> bool:
         """True if a direct reply may still be added: a requester that does not read loses replies."""
-        return not self.is_flooded and self._out_bytes <= REPLIES_MAX_BYTES
+        return not self.is_socket_flooded and self._out_bytes <= REPLIES_MAX_BYTES
 
     def flushed(self) -> None:
         """Continue waiting work: the shell has written our output, and the socket takes more."""
@@ -232,8 +234,8 @@ class Connection:
             stalled, self.stalled = self.stalled, {}
             for channel in stalled:
                 channel.unblock()
-        if self._is_choked:
-            self._is_choked = False
+        if self._is_output_full:
+            self._is_output_full = False
             self.read_on()
 
     @property
@@ -271,7 +273,7 @@ class Connection:
 
     @property
     def _may_read_on(self) -> bool:
-        is_stopped = self._is_waiting or self._is_choked or self._is_deaf or self._share.is_over
+        is_stopped = self._is_waiting or self._is_output_full or self._is_framing_lost or self._share.is_over
         has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
         return not (is_stopped or self.throttle.holds or self.spreading.is_on or has_ended)
 
@@ -614,7 +616,7 @@ class Connection:
             self._release()
             self.send_close(error)
             self.state = ConnectionState.CLOSING
-            pause = self.broker.settings.auth_failure_delay_s if self._is_deaf else self._closing_s()
+            pause = self.broker.settings.auth_failure_delay_s if self._is_framing_lost else self._closing_s()
             self._finish_after(pause)
         elif self.state is ConnectionState.CLOSING:
             self.finish()

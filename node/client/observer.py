@@ -25,7 +25,7 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 class MirrorEvent:
     """An event of a mirrored queue.
 
-    kind: see `cluster.mirror.happenings`; "detail" belongs to the event before it or after it.
+    kind: see `cluster.mirror.mirror_events`; "detail" belongs to the event before it or after it.
     text: the whole line of the log.
     node: the node of the copy that it is about; if the master changed, the new master's; "": none.
     former: the last master's node.   cause: `plan:<plan>:<step>` if a plan's step caused it, else "".

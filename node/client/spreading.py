@@ -10,9 +10,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from node.queue.acceptance import Acceptance
 from node.queue.intake import Targets, tell
 from node.queue.live_queue import current
+from node.queue.pending_publish import PendingPublish
 from node.queue.run import Batch
 from node.scheduling.chores import Chore
 
@@ -77,11 +77,11 @@ def _spread(
 ) -> Chore:
     """Publish one part after the other.   first: the number of the first message; None: without confirms."""
     intake = channel.broker.intake
-    acceptance = None if first is None else Acceptance(len(batch.contents))
+    pending = None if first is None else PendingPublish(len(batch.contents))
     for at in range(0, len(queues), at_once):
         part = Targets([current(queue) for queue in queues[at : at + at_once]])
-        intake.give(batch, part, acceptance)
+        intake.give(batch, part, pending)
         channel.connection.throttle.hold_for(part)
         yield
-    if acceptance is not None and first is not None:
-        intake.end(acceptance, partial(tell, channel, first))
+    if pending is not None and first is not None:
+        intake.end(pending, partial(tell, channel, first))

@@ -12,10 +12,10 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.client.counters import ExchangeCounters
 from node.client.unacked import Delivery, disowned
-from node.queue.acceptance import Acceptance
 from node.queue.intake import Targets
 from node.queue.live_queue import Asked
 from node.queue.paged_backlog import MESSAGE_BYTES
+from node.queue.pending_publish import PendingPublish
 from node.queue.run import Batch
 
 if TYPE_CHECKING:
@@ -87,19 +87,19 @@ class Transaction:
         settled, self._publishes, self._settled = self._settled, [], []
         self.publish_count = self.settled_count = 0
         self._let_go()
-        acceptance = Acceptance(0)
+        pending = PendingPublish(0)
         for publish, targets, is_cut in publishes:
-            _publish(channel, publish, targets, acceptance, is_cut=is_cut)
+            _publish(channel, publish, targets, pending, is_cut=is_cut)
         for deliveries, requeue in settled:
             if requeue is None:
                 channel.settle_acked(deliveries)
             else:
                 channel.settle_rejected(deliveries, requeue=requeue)
-        if acceptance.is_awaited:
-            yield partial(channel.broker.intake.end, acceptance)
-        if acceptance.is_lost or acceptance.refused or any(is_cut for _, _, is_cut in publishes):
+        if pending.is_awaited:
+            yield partial(channel.broker.intake.end, pending)
+        if pending.is_lost or pending.refused or any(is_cut for _, _, is_cut in publishes):
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
-        if acceptance.is_unkept:
+        if pending.is_unkept:
             raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
 
     def settled(self) -> Iterator[Delivery]:
@@ -134,7 +134,7 @@ def _routed(channel: "Channel", publish: _Publish) -> tuple[Targets, bool]:
 
 
 def _publish(
-    channel: "Channel", publish: _Publish, targets: Targets, acceptance: Acceptance, *, is_cut: bool
+    channel: "Channel", publish: _Publish, targets: Targets, pending: PendingPublish, *, is_cut: bool
 ) -> None:
     batch = publish.batch
     count = len(batch.contents)
@@ -144,4 +144,4 @@ def _publish(
         channel.pairs.published(batch.envelope.exchange, count, targets)
     if not targets.count and not is_cut:
         channel.unroutable(batch, publish.mandatory)
-    channel.broker.intake.give(batch, targets, acceptance)
+    channel.broker.intake.give(batch, targets, pending)

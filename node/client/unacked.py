@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from node.queue.consumer import Consumer
     from node.queue.live_queue import LiveQueue
 
-_HUSKS_MAX: Final = 1024
+_TOMBSTONES_MAX: Final = 1024
 """The settled entries kept among the open ones before the list is rebuilt, so many that rebuilding costs little."""
 
 _STALE: Final = b"stale"
@@ -252,10 +252,10 @@ class Unacked:
         if self._head == len(deliveries):
             deliveries.clear()
             self._head = 0
-        elif self._head > _HUSKS_MAX and self._head * 2 > len(deliveries):
+        elif self._head > _TOMBSTONES_MAX and self._head * 2 > len(deliveries):
             del deliveries[: self._head]
             self._head = 0
-        if len(deliveries) - self._head > 2 * self.count + _HUSKS_MAX:
+        if len(deliveries) - self._head > 2 * self.count + _TOMBSTONES_MAX:
             self._deliveries = [delivery for delivery in deliveries[self._head :] if delivery.open]
             self._head = 0
 

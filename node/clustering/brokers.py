@@ -70,13 +70,13 @@ class Brokers:
         A node that has failed does not move its masters: its state may be wrong, and the mirrors have all of it.
         """
         is_clean = not self._process.has_failed
-        if not self._process.app.is_wanted and is_clean:
+        if not self._process.broker_supervisor.is_wanted and is_clean:
             await _hand_masters_over(node)
         try:
             is_written = await node.stop()
         finally:
             self._cluster.peers.close()
-        if not self._process.app.is_wanted:
+        if not self._process.broker_supervisor.is_wanted:
             await self._cluster.life.end(is_clean=is_clean and is_written)
         return is_written
 

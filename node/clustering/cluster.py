@@ -113,7 +113,7 @@ class Cluster:
             task.cancel()
         await self.links.close()
         if self.metadata is not None:
-            self.metadata.replica.close()
+            self.metadata.raft.close()
         if not self.disk.close(DISK_CLOSE_S):
             self.logger.error("the metadata's disk did not finish within %g s", DISK_CLOSE_S)
 
@@ -172,7 +172,7 @@ class Cluster:
         """Return why there is no majority of the voters, and what an operator can do; empty if there is one."""
         if self.metadata is None:
             return []
-        return majority_reasons(self.name, self.metadata.replica, self.roster.known_members())
+        return majority_reasons(self.name, self.metadata.raft, self.roster.known_members())
 
     def _observe(self, events: Sequence[Event]) -> None:
         if not any(isinstance(event, _OF_MEMBERSHIP) for event in events):
@@ -200,7 +200,7 @@ class Cluster:
             self.logger.warning(
                 "this node restarts its broker: it was far behind and received a snapshot of all metadata"
             )
-            self.process.app.restart()
+            self.process.broker_supervisor.restart()
 
     def _take_over_members(self) -> None:
         if self.roster.members:
@@ -224,7 +224,7 @@ class Cluster:
     @property
     def is_wanted(self) -> bool:
         """True if the operator wants this node to vote as a witness or to run a broker."""
-        return self.roster.is_attending or self.process.app.is_wanted
+        return self.roster.is_attending or self.process.broker_supervisor.is_wanted
 
     async def set_draining(self, is_draining: bool) -> None:
         """Record in the metadata whether this node is in maintenance mode. Raises: ControlError."""

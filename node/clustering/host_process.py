@@ -53,7 +53,7 @@ class HostProcess(Protocol):
         """The meter that is told how long the event loop was held."""
 
     @property
-    def app(self) -> BrokerControl: ...
+    def broker_supervisor(self) -> BrokerControl: ...
     @property
     def node(self) -> Node | None:
         """The broker that runs; None if none does."""

@@ -143,9 +143,9 @@ class Life:
         """Check that a RAM node, which keeps no metadata itself, is linked to a voter. Raises: OSError."""
         cluster = self._cluster
         assert cluster.metadata is not None
-        replica = cluster.metadata.replica
-        if cluster.roster.identity.type == "ram" and not replica.voters & replica.links:
-            names = ", ".join(f"'{name}'" for name in sorted(replica.voters))
+        raft = cluster.metadata.raft
+        if cluster.roster.identity.type == "ram" and not raft.voters & raft.links:
+            names = ", ".join(f"'{name}'" for name in sorted(raft.voters))
             raise OSError(f"a RAM node needs a disk node, and could not connect to any: {names}")
 
     async def end(self, *, is_clean: bool) -> None:
@@ -167,7 +167,7 @@ class Life:
     async def or_given_up(self, waiting: Any) -> Any:
         """Return the result of an awaitable during a start. Raises: GivenUp if the node is told to stop meanwhile."""
         task = asyncio.ensure_future(waiting)
-        stopped = asyncio.ensure_future(self._cluster.process.app.is_giving_up.wait())
+        stopped = asyncio.ensure_future(self._cluster.process.broker_supervisor.is_giving_up.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():

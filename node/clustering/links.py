@@ -127,7 +127,7 @@ class Links:
         """Pass messages of a control stream to Raft (dropped while there are no metadata) or to the membership."""
         if topic is Topic.RAFT and self._cluster.metadata is not None:
             for message in messages:
-                self._cluster.metadata.replica.receive(name, message)
+                self._cluster.metadata.raft.receive(name, message)
         elif topic is Topic.MEMBERSHIP:
             self._cluster.turn.membership_changed()
             now = boottime()

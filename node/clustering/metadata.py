@@ -13,7 +13,7 @@ from cluster.metadata import founding
 from cluster.metadata.journal_file import Image, JournalUnreadable
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog, import_catalogue
-from cluster.metadata.replica import Replica
+from cluster.metadata.raft_member import RaftMember
 from node.catalogue.commands import Command
 from node.clustering.host_process import HostProcess
 from node.clustering.identity import NodeIdentity
@@ -82,7 +82,7 @@ class Metadata:
         self._has_majority = False
         is_kept = identity.type != "ram"
         self.log = RaftLog(identity.name, now=boottime, new_session=lambda: uuid.uuid4().hex)
-        self.replica = Replica(
+        self.raft = RaftMember(
             identity.name,
             self._image(is_kept=is_kept),
             disk if is_kept else None,
@@ -95,7 +95,7 @@ class Metadata:
             report=self._report,
             on_broken=self._broken,
         )
-        self.log.bind(self.replica, changed)
+        self.log.bind(self.raft, changed)
 
     def _image(self, *, is_kept: bool) -> Image:
         if not is_kept:
@@ -110,28 +110,28 @@ class Metadata:
 
     def tick(self, now: float) -> float:
         """Do what is due; return the time at which to call again at the latest."""
-        due = self.replica.tick(now)
+        due = self.raft.tick(now)
         self.tell_leader()
         return due
 
     def submit_as_leader(self, command: Command[Any]) -> None:
         """Submit a command that only the leader may propose; do nothing on another node."""
-        if self.replica.is_leader:
+        if self.raft.is_leader:
             self.log.submit(command)
 
     def link_up(self, name: str) -> None:
         """Tell Raft that a peer can be reached."""
-        self.replica.link_up(name)
+        self.raft.link_up(name)
         self.tell_leader()
 
     def link_down(self, name: str, *, is_gone: bool = False) -> None:
         """Tell Raft that a peer cannot be reached any more.   is_gone: the peer's process has ended."""
-        self.replica.link_down(name, is_gone=is_gone)
+        self.raft.link_down(name, is_gone=is_gone)
         self.tell_leader()
 
     def tell_leader(self) -> None:
         """Tell the follower if the leader or the majority has changed, before the new leader's commands are applied."""
-        leader, has_majority = self.replica.leader, self.replica.has_majority
+        leader, has_majority = self.raft.leader, self.raft.has_majority
         if has_majority != self._has_majority:
             self._has_majority = has_majority
             self._follower.majority_is(has_majority)

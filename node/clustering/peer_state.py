@@ -16,7 +16,7 @@ from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
 from cluster.transport.transport import Transport
 from node.broker.broker import Broker
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 from node.client.alarms import Resource
 from node.clustering import message_disk
 from node.clustering.link_counts import LinkCounts
@@ -39,7 +39,7 @@ class Known(Protocol):
     @property
     def incarnation(self) -> int: ...
     @property
-    def members(self) -> Mapping[str, Member]: ...
+    def members(self) -> Mapping[str, ClusterMember]: ...
 
 
 class Ways(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 
 from node.app import ClusterLog
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 from node.clustering.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
 from node.clustering.requests import Applicant
 from node.config.config import Config
@@ -94,7 +94,7 @@ class Roster:
         return None if self._log is None else self._log.catalogue
 
     @property
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, ClusterMember]:
         """The members in the metadata, by name; none before the node belongs to a cluster."""
         catalogue = self.catalogue
         return {} if catalogue is None else catalogue.members

@@ -25,13 +25,13 @@ class Verdicts:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._membership = cluster.membership
-        self._app = cluster.process.app
+        self._broker_supervisor = cluster.process.broker_supervisor
 
     def look(self) -> None:
         """Check for changes that no call reports: the progress of the disks, and this node's status."""
         cluster = self._cluster
         if cluster.metadata is not None:
-            cluster.metadata_disk.look(cluster.metadata.replica.waits_for_disk_s(boottime()))
+            cluster.metadata_disk.look(cluster.metadata.raft.waits_for_disk_s(boottime()))
         cluster.peers.look_at_disk(cluster.process.node, boottime())
         cluster.publisher.check()
 
@@ -76,22 +76,22 @@ class Verdicts:
         self._cluster.logger.warning("this node serves no clients for now: %s", reason)
         self._cluster.life.may_serve.clear()
         self._stop_serving()
-        self._app.hold()
+        self._broker_supervisor.hold()
 
     def _resume(self) -> None:
-        if self._app.is_over:
+        if self._broker_supervisor.is_over:
             # The broker that paused is stopping, which a slow disk may delay: other nodes are to take over its masters.
             self._membership.stopped(boottime())
         else:
             self._cluster.life.may_serve.set()
-        self._app.release()
+        self._broker_supervisor.release()
 
     def _rejoin(self, reason: str) -> None:
         self._cluster.logger.warning("this node restarts its broker: %s", reason)
         self._cluster.life.must_rejoin.set()
         self._stop_serving()
-        self._app.restart()
-        self._app.release()
+        self._broker_supervisor.restart()
+        self._broker_supervisor.release()
 
     def _stop_serving(self) -> None:
         """Close all clients before anything else is read; the broker itself stops later (reliability §4.2)."""

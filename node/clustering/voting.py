@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.submission import submit
 from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 from node.clustering import errors, requests
 from node.clustering.calls import Answer
 from node.clustering.requests import Applicant, Body
@@ -79,7 +79,7 @@ class Voting:
         return (
             metadata is not None
             and self._cluster.roster.identity.type != "ram"
-            and not metadata.replica.is_voter
+            and not metadata.raft.is_voter
         )
 
     async def _stay_voter(self) -> None:
@@ -148,7 +148,7 @@ class Voting:
         return {
             "cluster_id": self._cluster.roster.identity.cluster_id,
             "members": [each._asdict() for each in members],
-            "voters": sorted(metadata.replica.voters),
+            "voters": sorted(metadata.raft.voters),
         }
 
     async def _promote(self, name: str, body: Body) -> Any:
@@ -187,7 +187,7 @@ class Voting:
         self._cluster.logger.error(
             "node '%s' asks this node to restart its broker: %s", name, requests.text(body, "why")
         )
-        self._cluster.process.app.restart()
+        self._cluster.process.broker_supervisor.restart()
         return {}
 
     # --- changes of the membership ---
@@ -221,14 +221,14 @@ class Voting:
     async def add_voter(self, name: str) -> None:
         """Give a member a vote. Raises: ControlError."""
         metadata = self._need_metadata()
-        if name not in metadata.replica.voters:
-            await self._change(metadata.replica.add_voter, name)
+        if name not in metadata.raft.voters:
+            await self._change(metadata.raft.add_voter, name)
 
     async def remove_voter(self, name: str) -> None:
         """Take a member's vote away. Raises: ControlError."""
         metadata = self._need_metadata()
-        if name in metadata.replica.voters:
-            await self._change(metadata.replica.remove_voter, name)
+        if name in metadata.raft.voters:
+            await self._change(metadata.raft.remove_voter, name)
 
     async def _change(self, change: Callable[[str, Callable[[Any], None]], None], name: str) -> None:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -254,7 +254,7 @@ class Voting:
             raise refused(result.text)
         return result
 
-    def _member(self, name: str, body: Body) -> Member:
+    def _member(self, name: str, body: Body) -> ClusterMember:
         """Return the member that asks. Raises: ControlError if it is none, or has another data directory."""
         member = self._cluster.roster.members.get(name)
         if member is None or member.node_id != requests.text(body, "node_id"):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from cluster.membership import outputs
-from cluster.metadata.replica import Replica
+from cluster.metadata.raft_member import RaftMember
 from node.clustering.host_process import HostProcess
 from node.clustering.requests import Applicant
 from node.log.log import escape
@@ -78,17 +78,17 @@ def sentence(what: str, because: Sequence[str]) -> str:
     return f"waits {what}" + (": " if because else "") + "; ".join(because)
 
 
-def majority_reasons(name: str, replica: Replica, known: Mapping[str, Applicant]) -> list[str]:
+def majority_reasons(name: str, raft: RaftMember, known: Mapping[str, Applicant]) -> list[str]:
     """Return which voters are linked, the others' addresses, and what an operator can do; empty with a majority."""
-    if replica.has_majority:
+    if raft.has_majority:
         return []
-    here = sorted(replica.voters & (replica.links | {name}))
-    missing = sorted(replica.voters - set(here))
+    here = sorted(raft.voters & (raft.links | {name}))
+    missing = sorted(raft.voters - set(here))
     places = ", ".join(
         f"'{each}' at {known[each].address}" if each in known else f"'{each}'" for each in missing
     )
     there = ", ".join(f"'{each}'" for each in here)
-    count = len(replica.voters) // 2 + 1 - len(here)
+    count = len(raft.voters) // 2 + 1 - len(here)
     return [
         *([f"{there} {'is' if len(here) == 1 else 'are'} there"] if here else []),
         f"no link to {places}",

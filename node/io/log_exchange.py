@@ -66,15 +66,15 @@ class LogExchange:
         """Publish a line, on the loop."""
         if self._exchange is None or self._broker is None:
             return
-        post = self._exchange.open(level)
-        if post is None:
+        route = self._exchange.open(level)
+        if route is None:
             return
         properties = Properties(
             content_type="application/json" if self._is_json else "text/plain",
             headers={"node": longstr(self._broker.settings.node_name)},
             timestamp=int(time_s),
         )
-        post.send(properties, line.encode("utf-8", "backslashreplace"))
+        route.send(properties, line.encode("utf-8", "backslashreplace"))
 
 
 class _Entrance(logging.Handler):

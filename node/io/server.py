@@ -1,4 +1,4 @@
-"""The sockets of a node: listeners, sessions, and the turn of the loop that moves messages between them.
+"""The sockets of a node: listeners, client sockets, and the turn of the loop that moves messages between them.
 
 The broker's work is done once, at the end of the present turn of the event loop: touched queues deliver, then each
 connection with output gets one write.
@@ -15,8 +15,8 @@ from node.broker.broker import Broker
 from node.client.connection import Connection
 from node.config.config import Config
 from node.config.values import Address
+from node.io.client_socket import ClientSocket
 from node.io.proxy_protocol import is_trusted
-from node.io.session import Session
 from node.io.tls import server_context
 from node.io.tls_handshake import TlsHandshake
 
@@ -60,8 +60,8 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self._on_refused = on_refused
         self._on_held = on_held
-        self._sessions: dict[Session, None] = {}
-        self._by_connection: dict[Connection, Session] = {}
+        self._client_sockets: dict[ClientSocket, None] = {}
+        self._by_connection: dict[Connection, ClientSocket] = {}
         self._servers: list[asyncio.Server] = []
         self._handshakes: set[TlsHandshake] = set()
         self._listeners: list[Listener] = []
@@ -69,7 +69,7 @@ class Server:
         self.turn = 0
         """The number of the present turn."""
         self._is_turn_coming = False
-        self._resting: list[Session] = []
+        self._resting: list[ClientSocket] = []
         broker.wake = self._wake
         broker.timers.on_earlier = self._set_timer
 
@@ -88,7 +88,7 @@ class Server:
 
     async def _listen(self, address: Address, context: ssl.SSLContext | None) -> None:
         server = await self.loop.create_server(
-            (lambda: Session(self)) if context is None else (lambda: self._handshake(context)),
+            (lambda: ClientSocket(self)) if context is None else (lambda: self._handshake(context)),
             address.host or None,  # none: every interface, a socket for IPv4 and one for IPv6
             address.port,
             backlog=self.config.socket.backlog,
@@ -102,7 +102,7 @@ class Server:
         handshake = TlsHandshake(
             context,
             network.tls_handshake_timeout_s,
-            lambda header: Session(self, header),
+            lambda header: ClientSocket(self, header),
             self._on_refused,
             self._handshakes.discard,
             proxy_timeout_s=network.handshake_timeout_s,
@@ -125,17 +125,17 @@ class Server:
         self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
         for handshake in list(self._handshakes):
             handshake.abort()
-        for session in list(self._sessions):
-            if session.connection is not None:
-                session.connection.finish()
+        for client_socket in list(self._client_sockets):
+            if client_socket.connection is not None:
+                client_socket.connection.finish()
             else:
-                session.abort()
+                client_socket.abort()
         self._run_turn()
         deadline = self.clock() + SHUTDOWN_S
-        while self._sessions and self.clock() < deadline:
+        while self._client_sockets and self.clock() < deadline:
             await asyncio.sleep(0.01)
-        for session in list(self._sessions):
-            session.abort()
+        for client_socket in list(self._client_sockets):
+            client_socket.abort()
         self._stop_timer()
         return closed
 
@@ -147,13 +147,13 @@ class Server:
         self.broker.wake = self.broker.timers.on_earlier = _nobody
         self._stop_timer()
 
-    # --- for sessions ---
+    # --- for client sockets ---
 
-    def admit(self, session: Session) -> bool:
+    def admit(self, client_socket: ClientSocket) -> bool:
         """Add an accepted socket. Returns: False if the limit of connections is reached."""
         limit = self.broker.settings.connection_max
-        has_room = limit is None or len(self._sessions) < limit
-        self._sessions[session] = None
+        has_room = limit is None or len(self._client_sockets) < limit
+        self._client_sockets[client_socket] = None
         return has_room
 
     def has_proxy(self, host: str) -> bool:
@@ -161,13 +161,13 @@ class Server:
         network = self.config.network
         return network.proxy_protocol and is_trusted(host, network.proxy_protocol_sources)
 
-    def adopt(self, connection: Connection, session: Session) -> None:
-        """Note the connection of a session."""
-        self._by_connection[connection] = session
+    def adopt(self, connection: Connection, client_socket: ClientSocket) -> None:
+        """Note the connection of a client socket."""
+        self._by_connection[connection] = client_socket
 
-    def forget(self, session: Session, connection: Connection | None) -> None:
-        """Remove a session that has ended."""
-        del self._sessions[session]
+    def forget(self, client_socket: ClientSocket, connection: Connection | None) -> None:
+        """Remove a client socket that has ended."""
+        del self._client_sockets[client_socket]
         if connection is not None:
             del self._by_connection[connection]
 
@@ -175,9 +175,9 @@ class Server:
         """Report that a socket is refused before AMQP begins."""
         self._on_refused(reason)
 
-    def rest(self, session: Session) -> None:
-        """Let the session read again after the present turn."""
-        self._resting.append(session)
+    def rest(self, client_socket: ClientSocket) -> None:
+        """Let the client socket read again after the present turn."""
+        self._resting.append(client_socket)
         self._wake()
 
     # --- the turn ---
@@ -201,8 +201,8 @@ class Server:
             for connection in dirty:
                 self.broker.has_output(connection)
             resting, self._resting = self._resting, []
-            for session in resting:
-                session.end_rest()
+            for client_socket in resting:
+                client_socket.end_rest()
             self._is_turn_coming = False
             if self.broker.has_work:
                 self.broker.wake()

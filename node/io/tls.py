@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.client.peer import TlsFacts
+from node.client.endpoint import TlsFacts
 from node.config.config import CertificateLogin, TlsOptions
 from node.config.file import ConfigError
 

@@ -1,4 +1,5 @@
-"""The TLS handshake of one socket ends with a session that takes over, or with a line of the log that says why not.
+"""The TLS handshake of one socket ends with a client socket that takes over, or with a line of the log that says why
+not.
 
 A balancer that passes TLS on puts its PROXY header before it, and so does one that speaks TLS itself: the header is
 read first, and not a byte more, as what follows is for OpenSSL.

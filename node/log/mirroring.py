@@ -1,7 +1,7 @@
 """Copies of queues and moving masters have these log messages, in RabbitMQ's words where it has them.
 
-The rules are those of `node.log.phrases`. Events of single mirrored queues are in `cluster.mirror.happenings`. Source:
-management §6.3, the log of RabbitMQ 3.10.8.
+The rules are those of `node.log.phrases`. Events of single mirrored queues are in `cluster.mirror.mirror_events`.
+Source: management §6.3, the log of RabbitMQ 3.10.8.
 """
 
 from collections.abc import Sequence

@@ -76,7 +76,9 @@ class Agent:
         self._is_ending = False
         self.is_witness = config.cluster.node_type == "witness"
         """True if the node only votes on metadata, and runs no broker."""
-        self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
+        self.broker_supervisor = Supervisor(
+            self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others
+        )
         self.operations = make_verbs(self)
         self.lag = LoopLag()
         self.management = Management(self)
@@ -106,7 +108,7 @@ class Agent:
     @property
     def node(self) -> Node | None:
         """The broker that runs; None if none does."""
-        return self.app.node
+        return self.broker_supervisor.node
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
@@ -121,7 +123,7 @@ class Agent:
     @property
     def is_paused(self) -> bool:
         """True if the broker was stopped because the node is cut off from the others."""
-        return self.app.is_held
+        return self.broker_supervisor.is_held
 
     @property
     def waits_for(self) -> str:
@@ -140,20 +142,20 @@ class Agent:
     @property
     def phase(self) -> Phase:
         """The phase of its life that the node is in."""
-        app = self.app
+        broker_supervisor = self.broker_supervisor
         if self._is_ending:
             return "ending"
         if self._is_opening:
             return "waiting" if self._waits_for else "opening"
-        if app.node is not None:
+        if broker_supervisor.node is not None:
             return "running"
-        if app.is_booting and app.is_wanted:
+        if broker_supervisor.is_booting and broker_supervisor.is_wanted:
             return "waiting" if self._waits_for else "starting"
-        if app.is_changing and not app.is_wanted:
+        if broker_supervisor.is_changing and not broker_supervisor.is_wanted:
             return "stopping"
-        if app.is_held:
+        if broker_supervisor.is_held:
             return "paused"
-        return "starting" if app.is_wanted else "stopped"
+        return "starting" if broker_supervisor.is_wanted else "stopped"
 
     async def start(self, stopping: asyncio.Event | None = None) -> bool:
         """Answer on the control socket, and serve clients once the cluster permits it.
@@ -180,7 +182,7 @@ class Agent:
         """
         self._is_ending = True
         await self.management.close()
-        is_written = await self.app.close()
+        is_written = await self.broker_supervisor.close()
         await self.close_cluster()
         unregister(self.config.node_name, self.config.data_dir, self.environ)
         await self._control.close()
@@ -277,7 +279,7 @@ class Agent:
                 self._is_opening = False
             else:
                 self._is_opening = False
-                await self.app.start()
+                await self.broker_supervisor.start()
         except GivenUp:
             return False
         finally:
@@ -286,7 +288,7 @@ class Agent:
 
     def _stop_waiting(self, stopped: "asyncio.Future[Any]") -> None:
         if not stopped.cancelled():
-            self.app.is_giving_up.set()
+            self.broker_supervisor.is_giving_up.set()
 
     def _register(self) -> None:
         try:

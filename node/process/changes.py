@@ -196,7 +196,7 @@ async def change_type(agent: "Agent", node_type: NodeType) -> None:
         raise refused(errors.NO_ONLINE_NODES) from error
     if node_type == "disc":
         await cluster.roster.quiet_disk()
-        metadata.join(cluster.disk, cluster.name, cluster.metadata.replica.voters)
+        metadata.join(cluster.disk, cluster.name, cluster.metadata.raft.voters)
     await cluster.roster.become(replace(cluster.roster.identity, type=node_type))
     await agent.close_cluster()
     await _open(agent)

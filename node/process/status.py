@@ -212,7 +212,7 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "uptime": round(time.monotonic() - agent.started_at),
         "node": config.node_name,
         "is_running": node is not None,
-        "is_booting": agent.app.is_booting,
+        "is_booting": agent.broker_supervisor.is_booting,
         "phase": agent.phase,
         "waits_for": agent.waits_for,
         "is_paused": agent.is_paused,
@@ -281,9 +281,9 @@ def _clustered(cluster: "Cluster") -> dict[str, Any]:
         "ram_nodes": by_type["ram"],
         "witness_nodes": by_type["witness"],
         "partitions": {cluster.name: partitions} if partitions else {},
-        "leader": None if metadata is None else metadata.replica.leader,
-        "voters": [] if metadata is None else sorted(metadata.replica.voters),
-        "has_majority": metadata is not None and metadata.replica.has_majority,
+        "leader": None if metadata is None else metadata.raft.leader,
+        "voters": [] if metadata is None else sorted(metadata.raft.voters),
+        "has_majority": metadata is not None and metadata.raft.has_majority,
     }
 
 
@@ -334,8 +334,8 @@ def member_list(cluster: "Cluster") -> dict[str, Any]:
         )
     return {
         "members": rows,
-        "leader": None if metadata is None else metadata.replica.leader,
-        "voters": [] if metadata is None else sorted(metadata.replica.voters),
+        "leader": None if metadata is None else metadata.raft.leader,
+        "voters": [] if metadata is None else sorted(metadata.raft.voters),
     }
 
 

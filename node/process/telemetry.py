@@ -35,7 +35,7 @@ class AgentSurroundings:
         up = sorted(
             name for name, each in cluster.roster.members.items() if each.is_up and each.type != "witness"
         )
-        leader = cluster.metadata.replica.leader
+        leader = cluster.metadata.raft.leader
         return cluster.name == (leader if leader in up else next(iter(up), cluster.name))
 
     @property

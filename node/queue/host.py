@@ -6,9 +6,9 @@ A queue imports neither the broker nor mirrors, so that it can be tested alone.
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
-from node.queue.acceptance import Party
-from node.queue.live_queue import Belongings
+from node.queue.live_queue import Handoff
 from node.queue.paged_backlog import PagedBacklog
+from node.queue.pending_publish import PublishWaiter
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.run import Batch, Run
 from node.scheduling.chores import Chore
@@ -38,7 +38,7 @@ class QueueHost(Protocol):
     def discard(self, runs: list[Run]) -> None:
         """Free messages of a deleted queue, in pieces."""
 
-    def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
+    def publish_here(self, queue: "Queue", batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""
 
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
@@ -47,7 +47,7 @@ class QueueHost(Protocol):
     def unreadable(self, queue: "Queue", reason: str) -> None:
         """Decide what becomes of messages of the queue that the disk cannot read."""
 
-    def take_over(self, queue: "Queue", belongings: Belongings) -> None:
+    def adopt(self, queue: "Queue", handoff: Handoff) -> None:
         """Give the queue the publishes, consumers and questions that clients of this node had at earlier masters."""
 
     def queue_unused(self, queue: "Queue", now: float) -> None:

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from node.amqp.reader import MIXED_SIZES
-from node.queue.acceptance import Acceptance, Answer, OwnDisk, Party
 from node.queue.live_queue import LiveQueue, local_and_remote
+from node.queue.pending_publish import Answer, OwnDisk, PendingPublish, PublishWaiter
 from node.queue.pieces import by_place
 from node.queue.run import Batch
 from node.queue.storage import Storage, Waiter
@@ -114,44 +114,44 @@ class Intake:
             self.give(batch, targets, None)
             return
         count = len(batch.contents)
-        acceptance = Acceptance(count)
+        pending = PendingPublish(count)
         on_settled = partial(tell, publisher, publisher.expect(count))
-        self.give(batch, targets, acceptance)
-        self.end(acceptance, on_settled)
+        self.give(batch, targets, pending)
+        self.end(pending, on_settled)
 
-    def give(self, batch: Batch, targets: Targets, acceptance: Acceptance | None) -> None:
-        """Publish a batch as one of several, or as a part.   acceptance: of all of them; `end` has to follow."""
+    def give(self, batch: Batch, targets: Targets, pending: PendingPublish | None) -> None:
+        """Publish a batch as one of several, or as a part.   pending: of all of them; `end` has to follow."""
         refused = self.put(batch, targets.near)
-        if acceptance is None:
+        if pending is None:
             for away in targets.away:
                 away.publish(batch, None)
             return
         if refused:
-            acceptance.refused.update(refused)
+            pending.refused.update(refused)
         is_persistent = batch.envelope.persistent
         for queue in targets.near:
             if queue.leaves_node:
-                acceptance.expect()
-                self.await_safety(queue, acceptance, 0, 0, is_persistent=is_persistent)
+                pending.expect()
+                self.await_safety(queue, pending, 0, 0, is_persistent=is_persistent)
             elif is_persistent and queue.is_durable:
-                acceptance.is_kept = True
+                pending.is_kept = True
         for away in targets.away:
-            acceptance.expect()
-            away.publish(batch, acceptance)
+            pending.expect()
+            away.publish(batch, pending)
 
-    def end(self, acceptance: Acceptance, on_settled: Callable[[Acceptance], None]) -> None:
-        """Say that all of an acceptance has been given.   on_settled: see `Acceptance.end`."""
-        if acceptance.is_kept:
-            acceptance.expect()
-            self._host.storage.await_safety(OwnDisk(acceptance), 0, 0)
-        acceptance.end(on_settled)
+    def end(self, pending: PendingPublish, on_settled: Callable[[PendingPublish], None]) -> None:
+        """Say that all of a pending publish has been given.   on_settled: see `PendingPublish.end`."""
+        if pending.is_kept:
+            pending.expect()
+            self._host.storage.await_safety(OwnDisk(pending), 0, 0)
+        pending.end(on_settled)
 
-    def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
+    def publish_here(self, queue: "Queue", batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Publish a batch to one queue here, as `LiveQueue.publish`; return the indexes of refused messages."""
         refused = self.put(batch, (queue,)) or ()
-        if party is not None:
-            waiter = Answer(party, refused) if refused else party
-            self.await_safety(queue, waiter, 0, 0, is_persistent=batch.envelope.persistent)
+        if waiter is not None:
+            answer = Answer(waiter, refused) if refused else waiter
+            self.await_safety(queue, answer, 0, 0, is_persistent=batch.envelope.persistent)
         return refused
 
     def await_safety(
@@ -162,8 +162,8 @@ class Intake:
         is_persistent: also on disks, if it is durable.
         """
         is_kept = is_persistent and queue.is_durable
-        if queue.mirror is not None:
-            queue.mirror.await_stable(waiter, first, last, is_kept=is_kept)
+        if queue.replicator is not None:
+            queue.replicator.await_stable(waiter, first, last, is_kept=is_kept)
         elif is_kept:
             self._host.storage.await_safety(waiter, first, last)
         else:
@@ -205,9 +205,9 @@ class Intake:
         return refused or None
 
 
-def tell(publisher: Publisher, first: int, acceptance: Acceptance) -> None:
+def tell(publisher: Publisher, first: int, pending: PendingPublish) -> None:
     """Tell a publisher what became of the messages that it numbered from `first`."""
-    for index in sorted(acceptance.refused):
+    for index in sorted(pending.refused):
         publisher.settle(first + index, first + index, is_safe=False)
-    is_safe = not (acceptance.is_lost or acceptance.is_unkept)
-    publisher.settle(first, first + acceptance.count - 1, is_safe=is_safe)
+    is_safe = not (pending.is_lost or pending.is_unkept)
+    publisher.settle(first, first + pending.count - 1, is_safe=is_safe)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from node.catalogue.commands import Command
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.queue.acceptance import Party
+from node.queue.pending_publish import PublishWaiter
 from node.queue.run import Batch, Envelope, Run
 
 if TYPE_CHECKING:
@@ -67,25 +67,25 @@ class Unanswered(NamedTuple):
     number: rising for this node and the queue, over all its masters.   size: of its frames, in bytes.
     run: the messages, an Enqueue of `node.queue.operations` whose first_seq is the number; empty if they are not
         kept, as the queue was not mirrored when they were sent.
-    party: None: no one needs the answer.   is_sent: a master got it, and may have delivered it.
+    waiter: None: no one needs the answer.   is_sent: a master got it, and may have delivered it.
     """
 
     number: int
     size: int
     run: bytes
-    party: Party | None
+    waiter: PublishWaiter | None
     is_sent: bool
 
 
 @dataclass(slots=True)
-class Belongings:
+class Handoff:
     """The publishes, consumers and questions of this node's clients at a mirrored queue, on their way to the next
     live queue.
 
     next_number: of the next publish to be numbered.   publishes: in order of their numbers.
     consumers: those that the master knew, by age.   awaiting: publishers that wait for relief.
     questions: callbacks that take the live queue to ask instead.
-    homeless_since: when the last master was lost, on the broker's clock; None: there is a master, or there was one.
+    masterless_since: when the last master was lost, on the broker's clock; None: there is a master, or there was one.
     """
 
     next_number: int = 1
@@ -93,7 +93,7 @@ class Belongings:
     consumers: "list[Consumer]" = field(default_factory=list)
     questions: "list[Callable[[LiveQueue], None]]" = field(default_factory=list)
     awaiting: list[HeldPublisher] = field(default_factory=list)
-    homeless_since: float | None = None
+    masterless_since: float | None = None
 
 
 class LiveQueue(Way, Protocol):
@@ -122,23 +122,23 @@ class LiveQueue(Way, Protocol):
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
         """Take over changed settings."""
 
-    def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
+    def publish(self, batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Publish messages to the queue, wherever it lives.
 
-        party: is told their outcome, once; None: no one needs it.
-        Returns: the indexes of those that were refused at once; the party is told of these, too.
+        waiter: is told their outcome, once; None: no one needs it.
+        Returns: the indexes of those that were refused at once; the waiter is told of these, too.
         """
 
     def close(self) -> None:
         """End the queue, which is gone or out of reach: cancel its consumers."""
 
-    def take_leave(self) -> Belongings:
+    def hand_off(self) -> Handoff:
         """Hand over the publishes, consumers and questions of this node's clients: another node is the master now.
 
         After this the queue ignores acks, rejects and requeues of its deliveries (§9.4), and late answers.
         """
 
-    def take_over(self, belongings: Belongings) -> None:
+    def adopt(self, handoff: Handoff) -> None:
         """Take the publishes, consumers and questions of the live queue before this one."""
 
     # --- deliveries ---
@@ -293,9 +293,9 @@ def current(queue: LiveQueue) -> LiveQueue:
 
 def move(queue: LiveQueue, successor: LiveQueue) -> None:
     """Replace a live queue, whose master has changed, by its successor, which the vhost has already."""
-    belongings = queue.take_leave()
+    handoff = queue.hand_off()
     queue.successor = successor
-    successor.take_over(belongings)
+    successor.adopt(handoff)
 
 
 def local_and_remote(queues: "Collection[LiveQueue]") -> "tuple[Collection[Any], Collection[LiveQueue]]":

@@ -1,8 +1,9 @@
 """CPU time that each queue takes on this node, and further counts of queues that only telemetry needs.
 
 A broker without a `Meter` has none of it: its queues are plain `Queue`s. One with a meter makes `MeteredQueue`s, which
-look at a clock before and after runs, delivery turns and settled runs, not each of them; `cluster.mirror.metered_group`
-does so around what a copy does. Both write into the *account* of the queue, which stays while masters come and go.
+look at a clock before and after runs, delivery turns and settled runs, not each of them;
+`cluster.mirror.metered_replica` does so around what a copy does. Both write into the *account* of the queue, which
+stays while masters come and go.
 
 Parsing what clients send, writing to sockets and the disk's thread count for no queue.
 Source: spark §2.3 (cpu_us_total).

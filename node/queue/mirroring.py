@@ -1,6 +1,6 @@
 """The protocols by which a broker and its queues use the mirrors of queues (`cluster.mirror`).
 
-    Queue ── enqueued, removed, await_stable ─► Mirror: of one queue, on its master's node
+    Queue ── enqueued, removed, await_stable ─► QueueReplicator: of one queue, on its master's node
     Broker ── see, open, turn ─► Mirroring: of all mirrored queues that this node knows
 
 Source: reliability §4; docs/internals/mirrors.md.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from node.queue.paging import Pageable
 
 
-class Mirror(Protocol):
+class QueueReplicator(Protocol):
     """The copies of one queue on other nodes, as its master uses them."""
 
     @property

@@ -15,14 +15,14 @@ from node.catalogue.commands import DeleteQueue, Refused
 from node.catalogue.names import resource
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.queue.acceptance import Party
 from node.queue.backlog import RUN_MAX
 from node.queue.consumer import PUMPED_MAX, Consumer, Consumers
 from node.queue.counters import QueueCounters
 from node.queue.host import Copied, QueueHost
-from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
-from node.queue.mirroring import Mirror
+from node.queue.live_queue import Asked, Counts, Handoff, HeldPublisher, LiveQueue, at_once
+from node.queue.mirroring import QueueReplicator
 from node.queue.paged_backlog import PagedBacklog
+from node.queue.pending_publish import PublishWaiter
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.run import NEVER, Batch, Envelope, Run
 from node.queue.storage import NO_STORE_ID, Page, QueueStorage
@@ -74,7 +74,7 @@ class Queue:
         self.count_at_deletion = 0
         """The number of ready messages that were deleted with the queue."""
         self._host = host
-        self.mirror: Mirror | None = None
+        self.replicator: QueueReplicator | None = None
         """The copies on other nodes, which are told of all changes."""
         self.received: dict[int, int] = {}
         """The last publish of each front end that may send some again, since the queue was mirrored until lately."""
@@ -132,21 +132,21 @@ class Queue:
     @property
     def leaves_node(self) -> bool:
         """True if other nodes must have its messages."""
-        return self.mirror is not None
+        return self.replicator is not None
 
     @property
     def is_congested(self) -> bool:
         """True if too much is on its way to the mirrors."""
-        return self.mirror is not None and self.mirror.is_congested
+        return self.replicator is not None and self.replicator.is_congested
 
     def await_relief(self, publisher: HeldPublisher) -> None:
         """Call a publisher back when the mirrors have caught up."""
-        assert self.mirror is not None, "only the way to mirrors is congested"
-        self.mirror.await_relief(publisher)
+        assert self.replicator is not None, "only the way to mirrors is congested"
+        self.replicator.await_relief(publisher)
 
-    def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
+    def publish(self, batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Take messages, as `LiveQueue.publish` does."""
-        return self._host.publish_here(self, batch, party)
+        return self._host.publish_here(self, batch, waiter)
 
     def enqueue(self, batch: Batch, now: float) -> list[int]:
         """Enqueue new messages whose place on disk is known: the direct way in, see `node.queue.intake`.
@@ -155,7 +155,7 @@ class Queue:
         """
         envelope = batch.envelope
         if self.is_plain and envelope.expiration_ms is None and not self.is_deleted:
-            if self.mirror is not None or (envelope.persistent and self.is_durable):
+            if self.replicator is not None or (envelope.persistent and self.is_durable):
                 self._append(batch, NEVER)
             else:
                 self.backlog.append(batch, self.next_seq)
@@ -168,8 +168,8 @@ class Queue:
     def _append(self, batch: Batch, expiry: float) -> None:
         first_seq = self.next_seq
         self.next_seq = first_seq + len(batch.contents)
-        if self.mirror is not None:
-            self.mirror.enqueued(batch, first_seq, expiry)
+        if self.replicator is not None:
+            self.replicator.enqueued(batch, first_seq, expiry)
         if batch.envelope.persistent and self.is_durable:
             self.storage.keep(batch, first_seq, expiry)
             self.backlog.append(batch, first_seq, expiry, is_indexed=True)
@@ -324,7 +324,7 @@ class Queue:
         self._counters.deliver_no_ack += count
         if run.deliveries:
             self._counters.redeliver += count
-        if run.is_indexed or self.mirror is not None:
+        if run.is_indexed or self.replicator is not None:
             self.forget(run)
 
     def count_consumed(self, run: Run) -> None:
@@ -346,7 +346,7 @@ class Queue:
     def ack(self, run: Run) -> None:
         """Forget messages that a client has acknowledged."""
         self._returned(run)
-        if run.is_indexed or self.mirror is not None:
+        if run.is_indexed or self.replicator is not None:
             self.forget(run)
 
     def _returned(self, run: Run) -> None:
@@ -356,8 +356,8 @@ class Queue:
 
     def forget(self, run: Run) -> None:
         """Have disk and mirrors forget messages that have left the queue."""
-        if self.mirror is not None:
-            self.mirror.removed(run.seqs)
+        if self.replicator is not None:
+            self.replicator.removed(run.seqs)
         if run.is_indexed and not self.is_deleted:
             self.storage.forget(run.seqs, run.store_id)
 
@@ -381,8 +381,8 @@ class Queue:
             self._returned(run)
             self._returned_count += len(run.contents)
             run.deliveries += 1
-            if limit is not None and self.mirror is not None:
-                self.mirror.returned(run.seqs, run.deliveries)
+            if limit is not None and self.replicator is not None:
+                self.replicator.returned(run.seqs, run.deliveries)
             if limit is not None and run.deliveries > limit:
                 exceeded.append(run)
             elif not self.is_deleted:
@@ -401,8 +401,8 @@ class Queue:
             batch = Batch(new.envelope, new.contents, new.size, new.store_id)
             self.next_seq = new.seqs.stop
             self._unpublished += len(new)
-            if self.mirror is not None:
-                self.mirror.enqueued(batch, new.seqs.start, new.expiry)
+            if self.replicator is not None:
+                self.replicator.enqueued(batch, new.seqs.start, new.expiry)
             if new.is_indexed:
                 self.storage.keep(batch, new.seqs.start, new.expiry)
                 self.storage.delivered(new.seqs, new.deliveries)
@@ -412,7 +412,7 @@ class Queue:
     def purge(self) -> Asked[int]:
         """Drop all ready messages; return how many there were."""
         self.deliver_due()
-        count = self.backlog.clear(self.mirror.removed if self.mirror is not None else None)
+        count = self.backlog.clear(self.replicator.removed if self.replicator is not None else None)
         self._loaded()
         return at_once(count)
 
@@ -562,24 +562,24 @@ class Queue:
 
         copy.fill(self.backlog, filled)
 
-    def take_leave(self) -> Belongings:
+    def hand_off(self) -> Handoff:
         """Hand over the consumers and questions of this node's clients to the next live queue."""
         awaited, self._heads_awaited = self._heads_awaited, []
-        return Belongings(
+        return Handoff(
             next_number=self._next_publish,
             consumers=self.consumers.take_near(),
             questions=awaited,
         )
 
-    def take_over(self, belongings: Belongings) -> None:
+    def adopt(self, handoff: Handoff) -> None:
         """Take the publishes, consumers and questions of the live queue before this one."""
-        self._next_publish = belongings.next_number
-        self._host.take_over(self, belongings)
+        self._next_publish = handoff.next_number
+        self._host.adopt(self, handoff)
 
     def retire(self) -> None:
         """End the queue, whose messages have moved: later settlements by clients are accepted and ignored (§9.4)."""
         self.is_deleted = True
-        self.mirror = None
+        self.replicator = None
         self._stop_timers()
         self.backlog.close()
 

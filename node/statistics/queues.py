@@ -280,7 +280,7 @@ def _mirrors(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) 
 def mirror_status(broker: Broker, queue: Queue) -> MirrorStatus | None:
     """Return the state of the mirrors of a queue whose master is here; None if it has none."""
     mirrors = broker.mirrors
-    return None if queue.mirror is None or mirrors is None else mirrors.status(queue.record)
+    return None if queue.replicator is None or mirrors is None else mirrors.status(queue.record)
 
 
 _PARTS: Final[tuple[Part[Queue], ...]] = (

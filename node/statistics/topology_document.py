@@ -12,7 +12,7 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.mirrors.mirror_nodes import copies_wanted
 from node.catalogue.mirrors.views import RingMember, View
 from node.catalogue.policy import NO_POLICY, EffectivePolicy, queue_settings
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 
 FORMAT: Final = "fluffle-topology/1"
 
@@ -58,7 +58,7 @@ def topology_head(
                 "zone": zones.get(member.name),
                 "labels": dict(labels.get(member.name, {})),
             }
-            for member in members or [Member(own, "", "", is_up=True)]
+            for member in members or [ClusterMember(own, "", "", is_up=True)]
             if member.type != "witness"
         ],
     }
@@ -76,7 +76,7 @@ def topology_queues(catalogue: Catalogue, own: str) -> Iterator[dict[str, Any]]:
 
 def _rows(
     taken: list[tuple[list[QueueRecord], Mapping[str, EffectivePolicy]]],
-    members: Mapping[str, Member],
+    members: Mapping[str, ClusterMember],
     own: str,
 ) -> Iterator[dict[str, Any]]:
     for records, policies in taken:
@@ -85,7 +85,7 @@ def _rows(
 
 
 def _row(
-    record: QueueRecord, effective: EffectivePolicy, members: Mapping[str, Member], own: str
+    record: QueueRecord, effective: EffectivePolicy, members: Mapping[str, ClusterMember], own: str
 ) -> dict[str, Any]:
     settings = queue_settings(record.arguments, effective)
     is_fixed = settings.ha_mode == "nodes" and isinstance(settings.ha_params, tuple)
@@ -105,7 +105,7 @@ def _row(
     }
 
 
-def _alone(record: QueueRecord, members: Mapping[str, Member], own: str) -> dict[str, Any]:
+def _alone(record: QueueRecord, members: Mapping[str, ClusterMember], own: str) -> dict[str, Any]:
     """Return the places of a queue that is not mirrored. While its node is down it has no master."""
     home = record.home or own
     is_there = not members or (home in members and members[home].is_up)

@@ -24,7 +24,7 @@ from node.store.segment import spans
 _OPERATION_BYTES: Final = 128
 """The bytes that an operation takes beside its contents, about: head, envelope, the record around it."""
 
-_HUSKS_MAX: Final = 1024
+_TOMBSTONES_MAX: Final = 1024
 """The number of empty entries at which the list is rebuilt without them: so many that rebuilding is rare."""
 
 _WANTED: Final = 0
@@ -121,7 +121,7 @@ class Entry:
         return found
 
 
-_HUSK: Final = Entry(Envelope("", "", channel=0, frame_max_bytes=0), range(0), [], 0, 0.0, 0)
+_TOMBSTONE: Final = Entry(Envelope("", "", channel=0, frame_max_bytes=0), range(0), [], 0, 0.0, 0)
 """The placeholder for a flushed entry, until the list is tidied."""
 
 
@@ -268,7 +268,7 @@ class Unflushed:
     def pop(self) -> None:
         """Remove the first entry, which is in a segment now."""
         self.count -= self._entries[self._head].live
-        self._entries[self._head] = _HUSK  # frees its bytes
+        self._entries[self._head] = _TOMBSTONE  # frees its bytes
         self._head += 1
         self._tidy()
 
@@ -287,10 +287,10 @@ class Unflushed:
         if self._head == len(entries):
             entries.clear()
             self._head = 0
-        elif self._head > _HUSKS_MAX and self._head * 2 > len(entries):
+        elif self._head > _TOMBSTONES_MAX and self._head * 2 > len(entries):
             del entries[: self._head]
             self._head = 0
-        if len(entries) - self._head > 2 * self.count + _HUSKS_MAX:
+        if len(entries) - self._head > 2 * self.count + _TOMBSTONES_MAX:
             self._entries = [entry for entry in entries[self._head :] if entry.live]
             self._head = 0
 

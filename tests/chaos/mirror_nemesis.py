@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from cluster.mirror.caretaker import BACK_OFF_S
+from cluster.mirror.policy_reconciler import BACK_OFF_S
 from node.io.control import ControlError
 from tests.chaos.broker import BrokerCluster, BrokerNode, NodeFailed, Operator, OperatorError
 from tests.chaos.cluster import BORING, ChaosNode

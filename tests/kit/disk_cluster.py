@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from cluster.mirror.group import Group
+from cluster.mirror.replica import Replica
 from node.amqp.methods import BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk
 from node.amqp.properties import Properties
 from node.broker.unsettled import note_deliveries
@@ -215,15 +215,15 @@ class DiskCluster(RingCluster):
         assert record.view is not None
         return record.view
 
-    def group(self, node: str, name: str = "q") -> Group:
+    def replica(self, node: str, name: str = "q") -> Replica:
         """What a node has of a queue's ring."""
         known = self[node].mirrors._known[self[node].broker.vhosts["/"].queues[name].record.uid]
-        assert known.group is not None
-        return known.group
+        assert known.replica is not None
+        return known.replica
 
     def copy(self, node: str, name: str = "q") -> list[range]:
         """The numbers of the messages that a mirror has."""
-        follower = self.group(node, name).follower
+        follower = self.replica(node, name).follower
         assert follower is not None
         return follower.copy.held.ranges()
 

@@ -7,7 +7,7 @@ before that loses it; unless `Cluster.is_ring_held`. Views are those of the cata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cluster.remote.homeless_queue import HomelessQueue
+from cluster.remote.masterless_queue import MasterlessQueue
 from node.broker.unsettled import unsettled
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import (
@@ -180,7 +180,7 @@ class Mirrors:
     def _live(self, record: QueueRecord, kind: tuple[Any, ...]) -> LiveQueue:
         broker = self.node.broker
         if kind[0] == "nowhere":
-            return HomelessQueue(record, broker.queue_settings(record), broker)
+            return MasterlessQueue(record, broker.queue_settings(record), broker)
         if kind[0] == "there":
             return self.node.peers.open(record, broker.queue_settings(record))
         replica = self._replica(record)
@@ -199,7 +199,7 @@ class Mirrors:
         assert master is not None
         replica.holder = self.node.name, master.incarnation
         mirror = Mirror(replica)
-        queue.mirror = mirror
+        queue.replicator = mirror
         self.leading[record.uid] = queue, mirror
 
     def _refresh(self, record: QueueRecord) -> None:

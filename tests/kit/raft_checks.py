@@ -92,7 +92,7 @@ class Checks:
     def started(self, process: "Process") -> None:
         """A member is there: what it cuts off its log is watched."""
         self.commits.pop(process.name, None)
-        journal = process.replica._journal
+        journal = process.raft._journal
         cut_off = journal.deleteEntriesFrom
 
         def watched(position: int) -> None:
@@ -182,7 +182,7 @@ class Checks:
 
     def step(self) -> None:
         for process in self._world.up.values():
-            position = process.replica._core.position()
+            position = process.raft._core.position()
             key = hash(position)
             if self.positions.get(process.number) == key:
                 continue
@@ -193,7 +193,7 @@ class Checks:
 
     def _check_log(self, process: "Process", committed: int, *, is_leader: bool) -> None:
         """What is committed is the same everywhere; a leader lacks nothing of it."""
-        log = process.replica._journal
+        log = process.raft._journal
         first = log[0][1]
         begin = max(first, self.commits.get(process.name, 0) + 1)
         for command, index, term in log[begin - first : committed - first + 1]:
@@ -204,12 +204,12 @@ class Checks:
         self.commits[process.name] = max(committed, self.commits.get(process.name, 0))
         if is_leader:
             highest = max(self.committed, default=0)
-            if log.last[1] < highest and process.replica.term >= max(self.leaders):
+            if log.last[1] < highest and process.raft.term >= max(self.leaders):
                 self.fail(f"{process.name} leads without entry {highest}, which is committed")
 
     def check_logs_match(self) -> None:
         """Log matching: where two logs have an entry of one term, all before it is the same."""
-        logs = [process.replica._journal for process in self._world.up.values()]
+        logs = [process.raft._journal for process in self._world.up.values()]
         for number, one in enumerate(logs):
             for other in logs[:number]:
                 self._match(one, other)

@@ -15,7 +15,7 @@ from cluster.metadata.founding import create, join, load
 from cluster.metadata.journal_file import has_journal
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog
-from cluster.metadata.replica import Replica
+from cluster.metadata.raft_member import RaftMember
 from node.catalogue.command_codec import encode_command
 from node.catalogue.commands import Command, NodeDown, NodeUp, PutMember, Refused, SetGlobalParameter
 from node.catalogue.events import Event
@@ -50,7 +50,7 @@ class Process:
     name: str
     number: int
     log: RaftLog
-    replica: Replica
+    raft: RaftMember
     disk: SimulatedDisk | None
     due: float = 0.0
     is_tick_asked: bool = False
@@ -168,7 +168,7 @@ class World:
             process.broken = reason
             self.after(0, lambda: self.stop(name) if self.up.get(name) is process else None)
 
-        replica = Replica(
+        raft = RaftMember(
             name,
             image,
             disk,
@@ -181,8 +181,8 @@ class World:
             report=lambda text: self.reports.append(f"{name}: {text}"),
             on_broken=broken,
         )
-        log.bind(replica, wake)
-        process = Process(name, number, log, replica, disk, is_joining=is_joining)
+        log.bind(raft, wake)
+        process = Process(name, number, log, raft, disk, is_joining=is_joining)
         is_made = True
         self.up[name] = process
         self.down_since.pop(name, None)
@@ -214,7 +214,7 @@ class World:
         process.is_tick_asked = False
         if self.up.get(process.name) is not process:
             return
-        due = process.replica.tick(self.now)
+        due = process.raft.tick(self.now)
         process.due = due
         self._drive_disk(process)
         if due < float("inf"):
@@ -270,7 +270,7 @@ class World:
     def _arrive(self, sender: Process, peer: str, pair: frozenset[str], session: int, message: bytes) -> None:
         process = self.up.get(peer)
         if process is not None and self.session.get(pair) == session:
-            process.replica.receive(sender.name, message)
+            process.raft.receive(sender.name, message)
             self._drive_disk(process)
 
     def connect_soon(self, a: str, b: str) -> None:
@@ -284,7 +284,7 @@ class World:
         self.session[pair] = self._sessions
         for one, other in ((a, b), (b, a)):
             self._arrivals[one, other] = self.now
-            self.up[one].replica.link_up(other)
+            self.up[one].raft.link_up(other)
 
     def _unlink(self, pair: frozenset[str], delay_s: float = 0.0) -> None:
         if self.session.pop(pair, None) is None:
@@ -297,7 +297,7 @@ class World:
 
     def _down(self, process: Process, other: str, pair: frozenset[str]) -> None:
         if self.up.get(process.name) is process and pair not in self.session:
-            process.replica.link_down(other, is_gone=other not in self.up)
+            process.raft.link_down(other, is_gone=other not in self.up)
 
     def reset(self, a: str, b: str) -> None:
         """What is on its way is lost; a new session comes soon."""
@@ -332,17 +332,17 @@ class World:
         for process in list(self.up.values()):
             catalogue, name = process.log.catalogue, process.name
             member = catalogue.members.get(name)
-            if process.incarnation == 0 and member is not None and process.replica.has_majority:
+            if process.incarnation == 0 and member is not None and process.raft.has_majority:
                 process.incarnation = -1
                 self._come_up(process)
-            elif member is None and process.replica.is_leader:
+            elif member is None and process.raft.is_leader:
                 process.log.submit(PutMember(name, f"{name}:1", f"id-{name}"))
-            if name in process.replica.voters:
+            if name in process.raft.voters:
                 process.is_joining = False
             if process.is_joining and member is not None and not process.is_asking:
                 process.is_asking = True
-                process.replica.add_voter(name, lambda why, p=process: self._voter_added(p, why))  # type: ignore[misc]
-            if not process.replica.is_leader:
+                process.raft.add_voter(name, lambda why, p=process: self._voter_added(p, why))  # type: ignore[misc]
+            if not process.raft.is_leader:
                 continue
             for other in list(catalogue.members.values()):
                 since = self.down_since.get(other.name)
@@ -363,7 +363,7 @@ class World:
         """A node joins by way of another."""
         kind = "ram" if name in self.observers else "disc"
         self.up[through].log.submit(PutMember(name, f"{name}:1", f"id-{name}", kind))  # type: ignore[arg-type]
-        return self.start(name, sorted(self.up[through].replica.voters))
+        return self.start(name, sorted(self.up[through].raft.voters))
 
     def submit(self, name: str, command: Command[Any]) -> list[Any]:
         """Have a node submit a command. Returns: where its answer will be."""
@@ -390,10 +390,10 @@ class World:
 
     def is_settled(self) -> bool:
         """Whether all nodes are up for each other and have applied the same."""
-        leaders = [each for each in self.up.values() if each.replica.is_leader]
+        leaders = [each for each in self.up.values() if each.raft.is_leader]
         if len(leaders) != 1 or any(each.incarnation <= 0 or each.is_joining for each in self.up.values()):
             return False
-        return len({each.replica.applied_index for each in self.up.values()}) == 1
+        return len({each.raft.applied_index for each in self.up.values()}) == 1
 
 
 def parameter(number: int, size: int = 0) -> SetGlobalParameter:

@@ -50,7 +50,7 @@ class Node:
         self.is_up = True
         self.member = ring.member_class(id_, view, self)
 
-    # --- Host ---
+    # --- RingHost ---
 
     def send(self, to: int, message: Frame) -> None:
         assert to == self.member.right != self.id

@@ -8,7 +8,7 @@ from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import Output, SendHeartbeat, Submit
 from node.catalogue.commands import NodeDown, RenewLeases
 from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberUp
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 
 OutputT = TypeVar("OutputT")
 
@@ -17,9 +17,9 @@ OPTIONS: Final = MembershipOptions(lease_s=2.0, heartbeat_s=0.25)
 SELF: Final = "n1"
 
 
-def member(name: str, incarnation: int = 0, *, is_up: bool = True) -> Member:
+def member(name: str, incarnation: int = 0, *, is_up: bool = True) -> ClusterMember:
     """A member; it counts as up if it has an incarnation."""
-    return Member(name, f"{name}:25672", f"id-{name}", "disc", incarnation, is_up and incarnation > 0)
+    return ClusterMember(name, f"{name}:25672", f"id-{name}", "disc", incarnation, is_up and incarnation > 0)
 
 
 class Scene:

@@ -20,8 +20,8 @@ from node.catalogue.commands import Command, seed_commands
 from node.catalogue.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
 from node.config.config import Config
 from node.config.values import Address
+from node.io.client_socket import ClientSocket
 from node.io.server import Listener, Server
-from node.io.session import Session
 
 TIMEOUT_S: Final = 20.0
 LOOPBACK: Final = Address("127.0.0.1", 0)
@@ -153,16 +153,16 @@ class ServerThread:
         self._loop.close()
 
 
-def accepted_socket(session: Session) -> socket.socket:
-    """The socket of a session."""
-    transport = session._transport
+def accepted_socket(client_socket: ClientSocket) -> socket.socket:
+    """The socket of a client socket."""
+    transport = client_socket._transport
     assert transport is not None
     sock: socket.socket = transport.get_extra_info("socket")
     return sock
 
 
-def unsent_bytes(session: Session) -> int:
+def unsent_bytes(client_socket: ClientSocket) -> int:
     """What waits in the transport for a peer that does not read."""
-    transport = session._transport
+    transport = client_socket._transport
     assert transport is not None
     return transport.get_write_buffer_size()

@@ -45,8 +45,8 @@ from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
 from node.client.channel import Channel
 from node.client.connection import Connection
+from node.client.endpoint import ClientEndpoint
 from node.client.observer import Observer
-from node.client.peer import Peer
 from node.client.settings import BrokerSettings
 from node.client.unacked import Delivery
 from node.queue.queue import Queue
@@ -168,9 +168,9 @@ class World:
         """All live queues of `/`."""
         return set(self.broker.vhosts["/"].queues)
 
-    def connect(self, peer: Peer | None = None) -> "Client":
+    def connect(self, peer: ClientEndpoint | None = None) -> "Client":
         """A socket that has said nothing yet."""
-        return Client(self, peer or Peer())
+        return Client(self, peer or ClientEndpoint())
 
     def client(
         self,
@@ -208,7 +208,7 @@ class World:
 class Client:
     """The far end of one connection.   is_reset: the socket is gone."""
 
-    def __init__(self, world: World, peer: Peer) -> None:
+    def __init__(self, world: World, peer: ClientEndpoint) -> None:
         self.world = world
         self.is_reset = False
         self.takes_output = True

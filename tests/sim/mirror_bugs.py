@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 
 from cluster.gm_ring import member
-from cluster.mirror import post
-from cluster.mirror.batch import Roll
+from cluster.mirror import packet_queue
+from cluster.mirror.batch import Inventory
 from cluster.mirror.copy import Copy
 from cluster.mirror.follower import Follower
-from cluster.mirror.group import Group
-from cluster.mirror.leader import Leader
 from cluster.mirror.mirrors import Mirrors
 from cluster.mirror.paged_messages import PagedMessages
+from cluster.mirror.replica import Replica
+from cluster.mirror.replicator import Replicator
 from cluster.mirror.ring_watch import RingWatch
 from cluster.mirror.slow_disks import SlowDisks
 from cluster.mirror.sync_target import Spare
 from cluster.remote.remote_queue import RemoteQueue
-from node.broker import belongings
+from node.broker import handoff
 from node.broker.damages import Damages
 from node.catalogue.mirrors import promotion
 from node.catalogue.mirrors.views import View
 from node.client.channel import Channel
 from node.queue.consumer import Consumer
-from node.queue.live_queue import Belongings
+from node.queue.live_queue import Handoff
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 from node.queue.queue import Queue
@@ -44,10 +44,10 @@ from tests.sim.audit import put_back
 def _confirm_at_once(patch: pytest.MonkeyPatch) -> None:
     """A publish is answered when the master has it."""
 
-    def await_stable(self: Leader, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
+    def await_stable(self: Replicator, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
         waiter.settle(first, last, is_safe=True)
 
-    patch.setattr(Leader, "await_stable", await_stable)
+    patch.setattr(Replicator, "await_stable", await_stable)
 
 
 def _confirm_unsettled(patch: pytest.MonkeyPatch) -> None:
@@ -57,31 +57,31 @@ def _confirm_unsettled(patch: pytest.MonkeyPatch) -> None:
 
 def _confirm_without_disk(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the disks of mirrors, or of the master."""
-    whole = Leader.await_stable
+    whole = Replicator.await_stable
 
-    def await_stable(self: Leader, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
+    def await_stable(self: Replicator, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
         whole(self, waiter, first, last, is_kept=False)
 
-    patch.setattr(Leader, "await_stable", await_stable)
+    patch.setattr(Replicator, "await_stable", await_stable)
 
 
 def _no_resend(patch: pytest.MonkeyPatch) -> None:
     """What the master before has not answered is taken for accepted."""
-    whole = RemoteQueue.take_over
+    whole = RemoteQueue.adopt
 
-    def take_over(self: RemoteQueue, belongings_: Belongings) -> None:
-        for publish in belongings_.publishes:
-            if publish.party is not None:
-                publish.party.accept()
-        belongings_.publishes = []
-        whole(self, belongings_)
+    def adopt(self: RemoteQueue, handoff_: Handoff) -> None:
+        for publish in handoff_.publishes:
+            if publish.waiter is not None:
+                publish.waiter.accept()
+        handoff_.publishes = []
+        whole(self, handoff_)
 
-    patch.setattr(RemoteQueue, "take_over", take_over)
+    patch.setattr(RemoteQueue, "adopt", adopt)
 
 
 def _no_deduplication(patch: pytest.MonkeyPatch) -> None:
     """What is sent again is taken again."""
-    patch.setattr(Leader, "last_received", lambda self, sender: 0)
+    patch.setattr(Replicator, "last_received", lambda self, sender: 0)
 
 
 def _not_redelivered(patch: pytest.MonkeyPatch) -> None:
@@ -107,39 +107,39 @@ def _not_redelivered(patch: pytest.MonkeyPatch) -> None:
 
 def _sent_again_is_new(patch: pytest.MonkeyPatch) -> None:
     """What another master may have delivered already comes as new."""
-    patch.setattr(belongings.Again, "end", lambda self: self._queue.consumers.release())
+    patch.setattr(handoff.Again, "end", lambda self: self._queue.consumers.release())
 
 
-def _roll_skipped(patch: pytest.MonkeyPatch) -> None:
+def _inventory_skipped(patch: pytest.MonkeyPatch) -> None:
     """A newcomer is told that there is nothing."""
-    whole = Leader.roll
+    whole = Replicator.send_inventory
 
-    def roll(self: Leader, member: int) -> None:
+    def send_inventory(self: Replicator, member: int) -> None:
         live, self.live = self.live, type(self.live)()
         whole(self, member)
         self.live = live
 
-    patch.setattr(Leader, "roll", roll)
+    patch.setattr(Replicator, "send_inventory", send_inventory)
 
 
-def _roll_without_senders(patch: pytest.MonkeyPatch) -> None:
+def _inventory_without_senders(patch: pytest.MonkeyPatch) -> None:
     """A newcomer does not hear which publishes came in."""
-    whole = Follower._roll
+    whole = Follower._take_inventory
 
-    def heard(self: Follower, roll: Roll, next_seq: int) -> None:
-        whole(self, Roll(roll.member, roll.ids, {}), next_seq)
+    def heard(self: Follower, inventory: Inventory, next_seq: int) -> None:
+        whole(self, Inventory(inventory.member, inventory.ids, {}), next_seq)
 
-    patch.setattr(Follower, "_roll", heard)
+    patch.setattr(Follower, "_take_inventory", heard)
 
 
 def _senders_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Who takes over does not know which publishes came in."""
-    whole = Group._lead
+    whole = Replica._lead
 
-    def lead(self: Group, queue: Any, live: Any, senders: Mapping[int, int]) -> None:
+    def lead(self: Replica, queue: Any, live: Any, senders: Mapping[int, int]) -> None:
         whole(self, queue, live, {})
 
-    patch.setattr(Group, "_lead", lead)
+    patch.setattr(Replica, "_lead", lead)
 
 
 def _acks_not_replicated(patch: pytest.MonkeyPatch) -> None:
@@ -221,42 +221,42 @@ def _copy_stays_on_disk(patch: pytest.MonkeyPatch) -> None:
 
 def _lost_is_safe(patch: pytest.MonkeyPatch) -> None:
     """Who waits for a master that steps down hears that all is well."""
-    whole = Group._step_down
+    whole = Replica._step_down
 
-    def step_down(self: Group) -> None:
-        assert self.leader is not None
-        self.leader.abandon(is_safe=True)
+    def step_down(self: Replica) -> None:
+        assert self.replicator is not None
+        self.replicator.abandon(is_safe=True)
         whole(self)
 
-    patch.setattr(Group, "_step_down", step_down)
+    patch.setattr(Replica, "_step_down", step_down)
 
 
 def _unacked_left_behind(patch: pytest.MonkeyPatch) -> None:
     """What clients hold when a master moves is not given back."""
-    patch.setattr("cluster.mirror.group.unsettled", lambda broker, queue, *, take=False: [])
+    patch.setattr("cluster.mirror.replica.unsettled", lambda broker, queue, *, take=False: [])
 
 
 def _handover_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """A new master begins before the old one has said its last word."""
-    whole = Group.take_up
+    whole = Replica.take_up
 
-    def take_up(self: Group) -> None:
+    def take_up(self: Replica) -> None:
         self._handed_over = max(self._handed_over, self.view.handover)
         whole(self)
 
-    patch.setattr(Group, "take_up", take_up)
+    patch.setattr(Replica, "take_up", take_up)
 
 
 def _synced_before_disk(patch: pytest.MonkeyPatch) -> None:
-    """A copy counts as synchronised as soon as it is rolled."""
+    """A copy counts as synchronised as soon as it has its inventory."""
 
     def check_complete(self: Follower) -> None:
-        if self.is_rolled and self.copy.owed is not None:
+        if self.has_inventory and self.copy.missing is not None:
             self._finished(is_safe=True)
 
     def finished(self: Follower, *, is_safe: bool) -> None:
-        self.copy.owed = None
-        self._ring.is_complete()
+        self.copy.missing = None
+        self._host.is_complete()
 
     patch.setattr(Follower, "check_complete", check_complete)
     patch.setattr(Follower, "_finished", finished)
@@ -266,44 +266,44 @@ def _own_disk_ignored(patch: pytest.MonkeyPatch) -> None:
     """A mirror says that its disk has what it only has heard of."""
 
     def report(self: Follower, origin: int, upto: int) -> None:
-        self._ring.on_disk(origin, upto)
+        self._host.on_disk(origin, upto)
 
     patch.setattr(Follower, "_report", report)
 
 
-def _early_parcels_dropped(patch: pytest.MonkeyPatch) -> None:
+def _early_packets_dropped(patch: pytest.MonkeyPatch) -> None:
     """What comes before its view is lost."""
-    from cluster.mirror.post import Post
+    from cluster.mirror.packet_queue import PacketQueue
 
-    patch.setattr(Post, "put_by", lambda self, node, parcel: None)
+    patch.setattr(PacketQueue, "put_by", lambda self, node, packet: None)
 
 
 def _questions_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Who asked the master before waits for ever."""
-    whole = RemoteQueue.take_leave
+    whole = RemoteQueue.hand_off
 
-    def take_leave(self: RemoteQueue) -> Belongings:
+    def hand_off(self: RemoteQueue) -> Handoff:
         found = whole(self)
         found.questions = []
         return found
 
-    patch.setattr(RemoteQueue, "take_leave", take_leave)
+    patch.setattr(RemoteQueue, "hand_off", hand_off)
 
 
 def _own_publishes_lost(patch: pytest.MonkeyPatch) -> None:
     """Publishes of a node that becomes master itself are not enqueued."""
 
-    def publish_again(broker: Any, queue: Any, found: Belongings) -> None:
+    def publish_again(broker: Any, queue: Any, found: Handoff) -> None:
         for publish in found.publishes:
-            if publish.party is not None:
-                publish.party.accept()
+            if publish.waiter is not None:
+                publish.waiter.accept()
 
     patch.setattr("node.broker.broker.publish_again", publish_again)
 
 
 def _unmirrored_is_safe(patch: pytest.MonkeyPatch) -> None:
     """Who waits for disks hears that all is well when the policy goes."""
-    patch.setattr(Leader, "go_on_alone", lambda self: None)
+    patch.setattr(Replicator, "go_on_alone", lambda self: None)
 
 
 def _waits_are_joined(patch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def _waits_are_joined(patch: pytest.MonkeyPatch) -> None:
 
     def report(self: Follower, origin: int, upto: int) -> None:
         if not self._was_kept and not self._asked:
-            self._ring.on_disk(origin, upto)
+            self._host.on_disk(origin, upto)
             return
         self._was_kept = False
         self._asked.append((origin, upto, 0))
@@ -319,7 +319,7 @@ def _waits_are_joined(patch: pytest.MonkeyPatch) -> None:
 
     def settle(self: Follower, first: int, last: int, is_safe: bool) -> None:
         self._asked.clear()
-        self._ring.on_disk(first, last)
+        self._host.on_disk(first, last)
 
     patch.setattr(Follower, "_report", report)
     patch.setattr(Follower, "settle", settle)
@@ -334,61 +334,61 @@ def _early_for_new_queues_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def _own_writes_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A former master says that its disk has what it has not written yet."""
-    whole = Group._follow
+    whole = Replica._follow
 
     def follow(
-        self: Group, copy: Copy, *, is_rolled: bool, is_written: bool, spare: Spare | None = None
+        self: Replica, copy: Copy, *, has_inventory: bool, is_written: bool, spare: Spare | None = None
     ) -> None:
-        whole(self, copy, is_rolled=is_rolled, is_written=True, spare=spare)
+        whole(self, copy, has_inventory=has_inventory, is_written=True, spare=spare)
 
-    patch.setattr(Group, "_follow", follow)
+    patch.setattr(Replica, "_follow", follow)
 
 
 def _lost_joins_again(patch: pytest.MonkeyPatch) -> None:
     """Who left the ring is made again as the same member, with nothing."""
 
-    def lost(self: Group, reason: str) -> None:
+    def lost(self: Replica, reason: str) -> None:
         self.is_lost = True
         self._go()
 
-    patch.setattr(Group, "lost", lost)
+    patch.setattr(Replica, "lost", lost)
 
 
 def _damaged_says_nothing(patch: pytest.MonkeyPatch) -> None:
     """A master that lacks messages leaves before its last word has been sent."""
 
-    def give_up(self: Group, reason: str) -> None:
+    def give_up(self: Replica, reason: str) -> None:
         self.is_lost = True
         self._go()
 
-    patch.setattr(Group, "give_up", give_up)
+    patch.setattr(Replica, "give_up", give_up)
 
 
 def _idle_unwatched(patch: pytest.MonkeyPatch) -> None:
     """A ring that stands still is noticed only while something comes by it."""
-    patch.setattr(Group, "is_unconfirmed", property(lambda self: False))
+    patch.setattr(Replica, "is_unconfirmed", property(lambda self: False))
 
 
 def _flush_unwatched(patch: pytest.MonkeyPatch) -> None:
     """Nobody goes while there is no master."""
-    patch.setattr(RingWatch, "_look_as_heir_of_the_dead", lambda self, group, now: None)
+    patch.setattr(RingWatch, "_look_as_heir_of_the_dead", lambda self, replica, now: None)
 
 
 def _last_word_awaited_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Who is to be master waits for the last word of the one before, however long that takes."""
-    patch.setattr(RingWatch, "_await_last_word", lambda self, group, now: None)
+    patch.setattr(RingWatch, "_await_last_word", lambda self, replica, now: None)
 
 
 def _declines_and_begins(patch: pytest.MonkeyPatch) -> None:
     """Who has declined begins all the same when the last word comes."""
-    whole = Group.take_up
+    whole = Replica.take_up
 
-    def take_up(self: Group) -> None:
+    def take_up(self: Replica) -> None:
         declined, self._watch._declined = self._watch._declined, 0
         whole(self)
         self._watch._declined = declined
 
-    patch.setattr(Group, "take_up", take_up)
+    patch.setattr(Replica, "take_up", take_up)
 
 
 def _disks_unwatched(patch: pytest.MonkeyPatch) -> None:
@@ -432,11 +432,11 @@ def _losses_untold(patch: pytest.MonkeyPatch) -> None:
     whole = Damages._give_up
 
     def give_up(self: Damages, queue: Queue, lost: NumberSet, reason: str) -> None:
-        mirror, queue.mirror = queue.mirror, None
+        mirror, queue.replicator = queue.replicator, None
         try:
             whole(self, queue, lost, reason)
         finally:
-            queue.mirror = mirror
+            queue.replicator = mirror
 
     patch.setattr(Damages, "_give_up", give_up)
 
@@ -464,23 +464,23 @@ def _own_clock_trusted(patch: pytest.MonkeyPatch) -> None:
 def _frames_without_bound(patch: pytest.MonkeyPatch) -> None:
     """All that a neighbour is to hear goes into one message, and all messages for a node into one frame."""
     patch.setattr(member, "parts", lambda message: [message])
-    patch.setattr(post, "_joined", lambda parcels: [b"".join(parcels)])
+    patch.setattr(packet_queue, "_joined", lambda packets: [b"".join(packets)])
 
 
 def _node_without_bound(patch: pytest.MonkeyPatch) -> None:
     """Each queue may have its 16 MiB under way, however many queues a node is master of."""
-    patch.setattr(Group, "is_node_full", property(lambda self: False))
+    patch.setattr(Replica, "is_node_full", property(lambda self: False))
 
 
 def _neighbour_blamed(patch: pytest.MonkeyPatch) -> None:
     """The neighbour that passes nonsense on has to start anew, not the node that said it."""
 
-    def deliver(self: Group, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+    def deliver(self: Replica, origin: int, first: int, payloads: Sequence[bytes]) -> None:
         if self.follower is not None:
             self.follower.deliver(origin, first, payloads)
             self.take_up()
 
-    patch.setattr(Group, "deliver", deliver)
+    patch.setattr(Replica, "deliver", deliver)
 
 
 OF_STORIES: dict[str, Any] = {
@@ -501,8 +501,8 @@ BUGS: dict[str, Any] = {
     "no deduplication": _no_deduplication,
     "not redelivered": _not_redelivered,
     "sent again is new": _sent_again_is_new,
-    "roll skipped": _roll_skipped,
-    "roll without senders": _roll_without_senders,
+    "inventory skipped": _inventory_skipped,
+    "inventory without senders": _inventory_without_senders,
     "senders forgotten": _senders_forgotten,
     "acks not replicated": _acks_not_replicated,
     "transient not replicated": _transient_not_replicated,
@@ -516,7 +516,7 @@ BUGS: dict[str, Any] = {
     "handover not awaited": _handover_not_awaited,
     "synced before disk": _synced_before_disk,
     "own disk ignored": _own_disk_ignored,
-    "early parcels dropped": _early_parcels_dropped,
+    "early packets dropped": _early_packets_dropped,
     "questions forgotten": _questions_forgotten,
     "own publishes lost": _own_publishes_lost,
     "unmirrored is safe": _unmirrored_is_safe,
@@ -545,7 +545,7 @@ AUDIT: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "no deduplication": (3, ("crash", "transfer"), ("plain",)),
     "not redelivered": (7, ("crash", "transfer"), ("plain",)),
     "sent again is new": (9, ("ambush",), ("plain",)),
-    "roll skipped": (0, ("crash",), ("plain",)),
+    "inventory skipped": (0, ("crash",), ("plain",)),
     "senders forgotten": (50, ("crash",), ("plain",)),
     "acks not replicated": (6, ("transfer",), ("plain",)),
     "transient not replicated": (0, ("crash",), ("plain",)),
@@ -555,7 +555,7 @@ AUDIT: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "unacked left behind": (0, ("transfer",), ("plain",)),
     "handover not awaited": (0, ("transfer", "hold"), ("plain",)),
     "synced before disk": (0, ("crash",), ("plain",)),
-    "early parcels dropped": (1, ("crash",), ("plain",)),
+    "early packets dropped": (1, ("crash",), ("plain",)),
     "questions forgotten": (1, ("transfer", "hold"), ("plain", "purge")),
     "own publishes lost": (0, ("transfer", "crash"), ("plain",)),
     "early for new queues forgotten": (1, ("transfer",), ("plain",)),

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from cluster.mirror.group import Group
-from cluster.mirror.leader import Leader
+from cluster.mirror.replica import Replica
+from cluster.mirror.replicator import Replicator
 from node.catalogue.records import QueueRecord
 from node.queue.queue import Queue
 from tests.sim.mirror_world import Node, Violation
@@ -47,7 +47,7 @@ def unconverged(run: "Run") -> str:
         home = world.nodes[record.home].broker.vhosts["/"].queues.get(record.name)
         if not isinstance(home, Queue):
             return f"{record.name} has no acting master: {type(home).__name__}"
-        if isinstance(home.mirror, Leader) and home.mirror.oldest_number is not None:
+        if isinstance(home.replicator, Replicator) and home.replicator.oldest_number is not None:
             return f"{record.name}: its mirrors have not heard all yet"
     for publisher in run.publishers:
         if publisher.is_open and (publisher.unconfirmed or publisher._is_committing):
@@ -94,12 +94,12 @@ def check_attached(run: "Run", but: Container[str] = ()) -> None:
             raise Violation(f"{record.name}: its consumers count {counted} unacked, it has fewer")
 
 
-def group_of(node: Node, record: QueueRecord) -> Group:
+def replica_of(node: Node, record: QueueRecord) -> Replica:
     """A node's part of a mirrored queue."""
     known = node.mirrors._known.get(record.uid)
-    if known is None or known.group is None:
+    if known is None or known.replica is None:
         raise Violation(f"{node.name} has no copy of {record.name}")
-    return known.group
+    return known.replica
 
 
 def check_nobody_starves(run: "Run", but: Container[str] = ()) -> None:
@@ -127,20 +127,20 @@ def check_copies(run: "Run") -> None:
     for record in world.catalogue.queues("/"):
         if record.view is None:
             continue
-        master = group_of(world.nodes[record.home], record)
-        assert master.leader is not None
-        live = master.leader.live.ranges()
+        master = replica_of(world.nodes[record.home], record)
+        assert master.replicator is not None
+        live = master.replicator.live.ranges()
         queue = home_of(run, record)
         count = queue.backlog.count + queue.unacked_count
-        if count != len(master.leader.live):
+        if count != len(master.replicator.live):
             raise Violation(
-                f"{record.name}: {count} messages, and its leader thinks {len(master.leader.live)}"
+                f"{record.name}: {count} messages, and its replicator thinks {len(master.replicator.live)}"
             )
         for member in record.view.ring:
             node = world.nodes[member.node]
             if node.name == record.home:
                 continue
-            follower = group_of(node, record).follower
+            follower = replica_of(node, record).follower
             if follower is None:
                 raise Violation(f"{node.name} is no mirror of {record.name}")
             if follower.copy.held.ranges() != live:
@@ -148,8 +148,8 @@ def check_copies(run: "Run") -> None:
                     f"{record.name}: the copy of {node.name} has {follower.copy.held.ranges()}, "
                     f"the master {record.home} {live}"
                 )
-            if follower.copy.owed:
-                raise Violation(f"{record.name}: {node.name} still lacks {follower.copy.owed.ranges()}")
+            if follower.copy.missing:
+                raise Violation(f"{record.name}: {node.name} still lacks {follower.copy.missing.ranges()}")
 
 
 def check_idle(run: "Run") -> None:
@@ -172,24 +172,25 @@ def check_idle(run: "Run") -> None:
                     f"{node.name}: {live.record.name} has {live.unacked_count} unacked, {live.consumers.all}"
                 )
         mirrors = node.mirrors
-        known_uids = [parcel.uid for _, _, parcel in mirrors._post._early if parcel.uid in mirrors._known]
-        if mirrors._proposed or known_uids or mirrors._restless or mirrors._recovered:
+        known_uids = [packet.uid for _, _, packet in mirrors._packets._early if packet.uid in mirrors._known]
+        if mirrors._proposed or known_uids or mirrors._needing_attention or mirrors._recovered:
             raise Violation(
-                f"{node.name}: proposed {mirrors._proposed}, early {list(mirrors._post._early)[:3]}, "
-                f"restless {[group.record.name for group in mirrors._restless]}, {list(mirrors._recovered)}"
+                f"{node.name}: proposed {mirrors._proposed}, early {list(mirrors._packets._early)[:3]}, "
+                f"to look after {[replica.record.name for replica in mirrors._needing_attention]}, "
+                f"{list(mirrors._recovered)}"
             )
         for known in mirrors._known.values():
-            group = known.group
-            if group is None:
+            replica = known.replica
+            if replica is None:
                 continue
             name = f"{node.name}: {known.record.name}"
-            if group.member.pending_bytes:
-                raise Violation(f"{name}: {group.member.pending_bytes} bytes are pending in the ring")
-            if group._former and not all(leader.is_idle for leader in group._former):
-                raise Violation(f"{name}: a former leader waits")
-            if group.leader is not None and (
-                not group.leader.is_idle or group.leader.oldest_number is not None
+            if replica.member.pending_bytes:
+                raise Violation(f"{name}: {replica.member.pending_bytes} bytes are pending in the ring")
+            if replica._former and not all(replicator.is_idle for replicator in replica._former):
+                raise Violation(f"{name}: a former replicator waits")
+            if replica.replicator is not None and (
+                not replica.replicator.is_idle or replica.replicator.oldest_number is not None
             ):
-                raise Violation(f"{name}: the leader waits")
+                raise Violation(f"{name}: the replicator waits")
     if run.world.frames_under_way:
         raise Violation("frames go on and on")

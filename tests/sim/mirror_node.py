@@ -15,8 +15,8 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, NodeUp
 from node.catalogue.snapshot import everything
 from node.client.connection import Connection
+from node.client.endpoint import ClientEndpoint
 from node.client.observer import MirrorEvent
-from node.client.peer import Peer
 from node.client.settings import BrokerSettings
 from node.scheduling.timers import Timers
 from node.store.directory import claim
@@ -55,7 +55,7 @@ class SimClient(Client):
     def __init__(self, node: "Node") -> None:
         self.app: Callable[[Received], None] | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        super().__init__(node, Peer())  # type: ignore[arg-type]
+        super().__init__(node, ClientEndpoint())  # type: ignore[arg-type]
 
     def flush(self) -> None:
         super().flush()

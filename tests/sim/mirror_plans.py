@@ -3,7 +3,8 @@
     PlanRun: mostly two copies of each queue on three or four nodes, so that there is somewhere to move to
     Applier: takes the lock, adds a copy, waits, maybe promotes, drops one; dies anywhere; knows what some node knows
 
-What is checked of each change of a view that a step made, and of each copy that a caretaker gives up while copies are
+What is checked of each change of a view that a step made, and of each copy that a policy reconciler gives up while
+copies are
 placed: there are no fewer synchronised copies than before, or than the policy wants. Source: spark §6.1, §6.14.
 """
 
@@ -194,12 +195,12 @@ class PlanRun(Run):
             self.counts["plans: steps"] += 1
             if new.master != old.master and new.master not in old.synced:
                 raise NeededCopyTaken(f"{event.cause} promotes who lacks something: {old} {new}")
-        elif not (lost and event.before.placement and self._is_of_caretaker()):
+        elif not (lost and event.before.placement and self._is_of_reconciler()):
             return
         if lost and len(synced_nodes(new)) < self._wanted(event.before):
-            raise NeededCopyTaken(f"{event.cause or 'a caretaker'} takes a copy that is needed: {old} {new}")
+            raise NeededCopyTaken(f"{event.cause or 'a reconciler'} takes a copy that is needed: {old} {new}")
 
-    def _is_of_caretaker(self) -> bool:
+    def _is_of_reconciler(self) -> bool:
         """Whether the change comes of a proposal to drop who is not wanted: not of a fault or of slowness."""
         change = getattr(self.world.log[-1], "change", None)
         return bool(getattr(change, "version", 0)) and type(change).__name__ == "DropMirror"

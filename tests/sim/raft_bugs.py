@@ -13,22 +13,22 @@ from cluster.metadata.core import Core, _Trimmed
 from cluster.metadata.debts import Debts
 from cluster.metadata.disk_watch import DiskWatch
 from cluster.metadata.journal import RaftJournal
-from cluster.metadata.outbox import Outbox
 from cluster.metadata.raft_log import RaftLog
+from cluster.metadata.raft_member import RaftMember
 from cluster.metadata.raft_pb2 import Batch
-from cluster.metadata.replica import Replica
 from cluster.metadata.sessions import Sessions
 from cluster.metadata.wire import CoreMessage
+from cluster.metadata.write_barrier import WriteBarrier
 from tests.sim.audit import put_back
 
 
 def _no_barrier(patch: pytest.MonkeyPatch) -> None:
     """Promises leave before they are synced."""
 
-    def push(self: Outbox, peer: str, message: bytes, needed: int, synced: int) -> None:
+    def push(self: WriteBarrier, peer: str, message: bytes, needed: int, synced: int) -> None:
         self._send(peer, message)
 
-    patch.setattr(Outbox, "push", push)
+    patch.setattr(WriteBarrier, "push", push)
 
 
 def _no_dedup(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def _no_visibility(patch: pytest.MonkeyPatch) -> None:
     """An answer does not wait for the other members."""
 
     def everywhere(self: RaftLog) -> int:
-        return self.replica.applied_index
+        return self.raft.applied_index
 
     patch.setattr(RaftLog, "_applied_everywhere", everywhere)
 
@@ -98,16 +98,16 @@ def _stuck_leader_stays(patch: pytest.MonkeyPatch) -> None:
 
 def _resignation_waits(patch: pytest.MonkeyPatch) -> None:
     """A leader that steps down tells the others when its disk has written all else."""
-    whole = Replica._leave
+    whole = RaftMember._leave
 
-    def leave(self: Replica) -> bool:
+    def leave(self: RaftMember) -> bool:
         send_now, self._send_now = self._send_now, self._push  # type: ignore[assignment]
         try:
             return whole(self)
         finally:
             self._send_now = send_now
 
-    patch.setattr(Replica, "_leave", leave)
+    patch.setattr(RaftMember, "_leave", leave)
 
 
 def _hole_is_damage(patch: pytest.MonkeyPatch) -> None:

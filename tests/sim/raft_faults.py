@@ -124,9 +124,9 @@ class Campaign:
     def start(self, name: str) -> None:
         """Start a node again; one without a disk needs to know who votes."""
         world = self.world
-        voters = [
-            voter for other in sorted(world.up) for voter in sorted(world.up[other].replica.voters)
-        ] or [each for each in world.names if each not in world.observers]
+        voters = [voter for other in sorted(world.up) for voter in sorted(world.up[other].raft.voters)] or [
+            each for each in world.names if each not in world.observers
+        ]
         world.start(name, sorted(set(voters)))
 
     def _pair(self) -> tuple[str, str] | None:
@@ -169,7 +169,7 @@ class Campaign:
     def _break_disk(self) -> None:
         """A node's disk hangs or is full, preferably the leader's; or all work again."""
         world, random = self.world, self.disk_random
-        leaders = [name for name, process in world.up.items() if process.replica.is_leader]
+        leaders = [name for name, process in world.up.items() if process.raft.is_leader]
         names = sorted(name for name in world.up if name in world.disks)
         kind = random.choice(("hang", "hang", "fill", "mend"))
         if kind == "mend":
@@ -184,7 +184,7 @@ class Campaign:
 
     def _resign(self) -> None:
         if self.world.up:
-            self.world.up[self.random.choice(sorted(self.world.up))].replica.resign()
+            self.world.up[self.random.choice(sorted(self.world.up))].raft.resign()
 
     def _change_voters(self) -> None:
         world = self.world
@@ -192,10 +192,10 @@ class Campaign:
             return
         voters = [name for name in world.names if name not in world.observers]
         by, name = world.up[self.random.choice(sorted(world.up))], self.random.choice(voters)
-        if name in by.replica.voters:
-            by.replica.remove_voter(name, lambda why: None)
+        if name in by.raft.voters:
+            by.raft.remove_voter(name, lambda why: None)
         else:
-            by.replica.add_voter(name, lambda why: None)
+            by.raft.add_voter(name, lambda why: None)
 
     # --- and then ---
 
@@ -225,9 +225,9 @@ class Campaign:
 def state(world: World) -> str:
     """What each node that is up thinks, for a report."""
     lines = [
-        f"{each.name}: incarnation {each.incarnation}, joining {each.is_joining}, term {each.replica.term}, "
-        f"leader {each.replica.leader}, voters {sorted(each.replica.voters)}, links {sorted(each.replica.links)}, "
-        f"{each.replica._core.position()}"
+        f"{each.name}: incarnation {each.incarnation}, joining {each.is_joining}, term {each.raft.term}, "
+        f"leader {each.raft.leader}, voters {sorted(each.raft.voters)}, links {sorted(each.raft.links)}, "
+        f"{each.raft._core.position()}"
         for each in world.up.values()
     ]
     return "\n  ".join(["", *lines, *world.reports[-5:]])

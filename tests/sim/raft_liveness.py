@@ -69,7 +69,7 @@ class LivenessCampaign(Campaign):
     def _break_for_ever(self) -> list[str]:
         """Mend a majority, and break the rest: who leads is among those, if it can be. Returns: the majority."""
         world, random = self.world, self.random
-        leaders = [name for name, process in world.up.items() if process.replica.is_leader]
+        leaders = [name for name, process in world.up.items() if process.raft.is_leader]
         names = random.sample(world.names, len(world.names))
         names.sort(key=lambda name: name not in leaders)
         broken = sorted(names[: (len(names) - 1) // 2])
@@ -121,7 +121,7 @@ class LivenessCampaign(Campaign):
         )
 
     def _leaders(self, core: list[str]) -> list[str | None]:
-        return [self.world.up[name].replica.leader for name in core]
+        return [self.world.up[name].raft.leader for name in core]
 
     def _fail(self, text: str) -> None:
         self.world.checks.fail(f"{self.broken}, and {text}: {state(self.world)}")

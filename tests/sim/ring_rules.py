@@ -14,16 +14,16 @@ import pytest
 from cluster.gm_ring.member import Member
 from cluster.gm_ring.messages import NOTHING, Item
 from cluster.gm_ring.origin import Origin
-from cluster.mirror.batch import Batch, Roll
+from cluster.mirror.batch import Batch, Inventory
 from cluster.mirror.copy import Copy
 from cluster.mirror.follower import Follower, _Finish
-from cluster.mirror.group import Group
-from cluster.mirror.leader import Leader
+from cluster.mirror.replica import Replica
+from cluster.mirror.replicator import Replicator
 from cluster.mirror.sync_target import Spare
 from cluster.remote.proxy import Proxy
 from cluster.transport import stream
 from cluster.transport.peer_pb2 import Batch as StreamBatch
-from node.broker.belongings import last_received
+from node.broker.handoff import last_received
 from node.catalogue.mirrors import promotion, views
 from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
@@ -279,88 +279,88 @@ def _copy_dropped(patch: Patch) -> None:
 # --- who acts as master ---
 
 
-def _no_new_roll(patch: Patch) -> None:
+def _no_new_inventory(patch: Patch) -> None:
     """A new master does not tell those who are not synchronised what there is."""
-    whole = Leader.begin
+    whole = Replicator.begin
 
-    def begin(self: Leader) -> None:
+    def begin(self: Replicator) -> None:
         whole(self)
-        group: Any = self._ring
-        group.told_from.update((member.id, self.next_seq) for member in group.view.ring)
+        replica: Any = self._host
+        replica.told_from.update((member.id, self.next_seq) for member in replica.view.ring)
 
-    patch.setattr(Leader, "begin", begin)
+    patch.setattr(Replicator, "begin", begin)
 
 
 def _took_over_early(patch: Patch) -> None:
     """A master has taken over as soon as it has begun, when others may still lack what the former one said."""
-    whole = Group._lead
+    whole = Replica._lead
 
-    def lead(self: Group, queue: Queue, live: NumberSet, senders: Mapping[int, int]) -> None:
+    def lead(self: Replica, queue: Queue, live: NumberSet, senders: Mapping[int, int]) -> None:
         whole(self, queue, live, senders)
         if self.view.previous:
             self._mirrors.took_over(self)
 
-    patch.setattr(Group, "_lead", lead)
+    patch.setattr(Replica, "_lead", lead)
 
 
-def _note_late(patch: Patch) -> list[Group]:
+def _note_late(patch: Patch) -> list[Replica]:
     """Whoever leads when the view has gone on meanwhile is in the list."""
-    late: list[Group] = []
-    whole = Group._lead
+    late: list[Replica] = []
+    whole = Replica._lead
 
-    def lead(self: Group, queue: Queue, live: NumberSet, senders: Mapping[int, int]) -> None:
+    def lead(self: Replica, queue: Queue, live: NumberSet, senders: Mapping[int, int]) -> None:
         whole(self, queue, live, senders)
         if not self.is_master or queue.mastership != self.record.mastership:
             late.append(self)
 
-    patch.setattr(Group, "_lead", lead)
+    patch.setattr(Replica, "_lead", lead)
     return late
 
 
 def _no_word_unbegun(patch: Patch) -> None:
     """A master that is another one before it has begun says no last word."""
     late = _note_late(patch)
-    whole = Group._step_down
+    whole = Replica._step_down
 
-    def step_down(self: Group) -> None:
+    def step_down(self: Replica) -> None:
         with Patch.context() as inner:
             if self in late:
                 late.remove(self)
-                inner.setattr(Leader, "hand_over", lambda self, version: self.flush())
+                inner.setattr(Replicator, "hand_over", lambda self, version: self.flush())
             whole(self)
 
-    patch.setattr(Group, "_step_down", step_down)
+    patch.setattr(Replica, "_step_down", step_down)
 
 
 def _not_taken_up_again(patch: Patch) -> None:
     """A master that hands over before it has begun does not look whether it is master again."""
     late = _note_late(patch)
-    whole = Group.take_up
+    whole = Replica.take_up
 
-    def take_up(self: Group) -> None:
+    def take_up(self: Replica) -> None:
         if self in late:
             late.remove(self)
         else:
             whole(self)
 
-    patch.setattr(Group, "take_up", take_up)
+    patch.setattr(Replica, "take_up", take_up)
 
 
 def _lossy_table(patch: Patch) -> None:
     """Who is promoted and lacks messages still believes what it was told of publishes."""
-    whole_take_up, whole_lead = Group.take_up, Group._lead
+    whole_take_up, whole_lead = Replica.take_up, Replica._lead
     told: dict[int, dict[int, int]] = {}
 
-    def take_up(self: Group) -> None:
+    def take_up(self: Replica) -> None:
         if self.follower is not None:
             told[self.id] = self.follower.senders
         whole_take_up(self)
 
-    def lead(self: Group, queue: Queue, live: NumberSet, senders: Mapping[int, int]) -> None:
+    def lead(self: Replica, queue: Queue, live: NumberSet, senders: Mapping[int, int]) -> None:
         whole_lead(self, queue, live, told.get(self.id, senders))
 
-    patch.setattr(Group, "take_up", take_up)
-    patch.setattr(Group, "_lead", lead)
+    patch.setattr(Replica, "take_up", take_up)
+    patch.setattr(Replica, "_lead", lead)
 
 
 def _duplicate_at_once(patch: Patch) -> None:
@@ -397,15 +397,17 @@ def _no_high_water(patch: Patch) -> None:
     patch.setattr(Follower, "_apply", apply)
 
 
-def _roll_not_awaited(patch: Patch) -> None:
+def _inventory_not_awaited(patch: Patch) -> None:
     """A new mirror thinks that it lacks nothing."""
 
-    def begin_as_mirror(self: Group, copy: Copy, *, is_rolled: bool, spare: Spare | None = None) -> None:
-        self._follow(copy, is_rolled=True, is_written=True)
-        if not is_rolled:
-            copy.owed = NumberSet()
+    def begin_as_mirror(
+        self: Replica, copy: Copy, *, has_inventory: bool, spare: Spare | None = None
+    ) -> None:
+        self._follow(copy, has_inventory=True, is_written=True)
+        if not has_inventory:
+            copy.missing = NumberSet()
 
-    patch.setattr(Group, "begin_as_mirror", begin_as_mirror)
+    patch.setattr(Replica, "begin_as_mirror", begin_as_mirror)
 
 
 def _counts_late(patch: Patch) -> None:
@@ -420,21 +422,21 @@ def _counts_late(patch: Patch) -> None:
 
     def finished(self: Follower, *, is_safe: bool) -> None:
         if is_safe:
-            self._ring.count_disk(is_on=True)
+            self._host.count_disk(is_on=True)
         whole(self, is_safe=is_safe)
 
     patch.setattr(Follower, "_written", written)
     patch.setattr(Follower, "_finished", finished)
 
 
-def _no_senders_in_roll(patch: Patch) -> None:
-    """A Roll does not say what came from which front end."""
-    whole = Follower._roll
+def _no_senders_in_inventory(patch: Patch) -> None:
+    """An Inventory does not say what came from which front end."""
+    whole = Follower._take_inventory
 
-    def roll(self: Follower, roll: Roll, next_seq: int) -> None:
-        whole(self, Roll(roll.member, roll.ids, {}), next_seq)
+    def take_inventory(self: Follower, inventory: Inventory, next_seq: int) -> None:
+        whole(self, Inventory(inventory.member, inventory.ids, {}), next_seq)
 
-    patch.setattr(Follower, "_roll", roll)
+    patch.setattr(Follower, "_take_inventory", take_inventory)
 
 
 def _no_senders(patch: Patch) -> None:
@@ -452,11 +454,11 @@ def _mirror_takes_all(patch: Patch) -> None:
     """A mirror takes from a chunk what it does not lack any more."""
 
     def install(self: Copy, entries: Iterable[Enqueue]) -> None:
-        if self.owed is None:
+        if self.missing is None:
             return
         for entry in entries:
             for seqs in NumberSet([entry.seqs]).minus(self.held).ranges():
-                self.owed.discard(seqs)
+                self.missing.discard(seqs)
                 self.held.add(seqs)
                 first = seqs.start - entry.first_seq
                 self._take_in(entry[first : first + len(seqs)])
@@ -520,16 +522,16 @@ BUGS: dict[str, Callable[[Patch], None]] = {
     "confirm unsettled": _confirm_unsettled,
     "confirm flushing": _confirm_flushing,
     "copy dropped": _copy_dropped,
-    "no new roll": _no_new_roll,
+    "no new inventory": _no_new_inventory,
     "took over early": _took_over_early,
     "no word unbegun": _no_word_unbegun,
     "not taken up again": _not_taken_up_again,
     "lossy table": _lossy_table,
     "duplicate at once": _duplicate_at_once,
     "no high water": _no_high_water,
-    "roll not awaited": _roll_not_awaited,
+    "inventory not awaited": _inventory_not_awaited,
     "counts late": _counts_late,
-    "no senders in roll": _no_senders_in_roll,
+    "no senders in inventory": _no_senders_in_inventory,
     "no senders": _no_senders,
     "mirror takes all": _mirror_takes_all,
 }

@@ -41,17 +41,17 @@ def at_rest(cluster: DiskCluster) -> None:
     publish(cluster, view.master_node, b"last")
     cluster.wait(2.0)
     nothing_is_damaged(cluster)
-    leader = cluster.group(view.master_node).leader
-    assert leader is not None, f"{view.master_node} does not act"
+    replicator = cluster.replica(view.master_node).replicator
+    assert replicator is not None, f"{view.master_node} does not act"
     for member in view.members:
-        group = cluster.group(member.node)
-        assert group.id == member.id
-        assert not group.member.pending_bytes, f"{member.node} keeps payloads"
-        if group.follower is not None:
-            copy = group.follower.copy
-            assert copy.held.ranges() == leader.live.ranges(), f"{member.node} holds others"
-            assert group.follower.senders == leader.senders
-            assert copy.next_seq == leader.next_seq
+        replica = cluster.replica(member.node)
+        assert replica.id == member.id
+        assert not replica.member.pending_bytes, f"{member.node} keeps payloads"
+        if replica.follower is not None:
+            copy = replica.follower.copy
+            assert copy.held.ranges() == replicator.live.ranges(), f"{member.node} holds others"
+            assert replica.follower.senders == replicator.senders
+            assert copy.next_seq == replicator.next_seq
 
 
 def nothing_is_damaged(cluster: DiskCluster) -> None:
@@ -130,10 +130,10 @@ def handed_over_before_it_began() -> None:
         assert cluster.view().master_node == "n2"
         cluster.transfer("q", "n3")
         cluster.settle()
-    assert not cluster.group("n3").is_acting
+    assert not cluster.replica("n3").is_acting
     fills.pop()()
     cluster.settle()
-    assert cluster.group("n3").is_acting
+    assert cluster.replica("n3").is_acting
     at_rest(cluster)
 
 
@@ -148,7 +148,7 @@ def master_again_before_it_began() -> None:
         cluster.crash("n3")
         cluster.settle()
     assert cluster.view().master_node == "n2"
-    assert not cluster.group("n2").is_acting
+    assert not cluster.replica("n2").is_acting
     fills.pop()()
     cluster.settle()
     at_rest(cluster)
@@ -187,7 +187,7 @@ def took_over_in_an_earlier_mastership() -> None:
     cluster.transfer("q", "n2")
     change(cluster, late)
     cluster.apply_all("n2", "n3")
-    assert not cluster.group("n2").is_acting
+    assert not cluster.replica("n2").is_acting
     at_rest(cluster)
 
 
@@ -201,7 +201,7 @@ def waits_for_nobody_but_itself() -> None:
     cluster.crash("n2")
     cluster.is_held = False
     cluster.settle()
-    assert cluster.group("n1").is_acting
+    assert cluster.replica("n1").is_acting
     assert client.methods() == ACK
     at_rest(cluster)
 
@@ -227,7 +227,7 @@ def handed_over_and_back() -> None:
     said(cluster, "n4")
     cluster.transfer("q", "n1")
     cluster.settle()
-    assert cluster.group("n1").is_acting
+    assert cluster.replica("n1").is_acting
     said(cluster, "n1")
     cluster.crash("n2")
     at_rest(cluster)
@@ -247,8 +247,8 @@ def _unacknowledged() -> DiskCluster:
     cluster.hop("n3", "n1")
     cluster.is_held = False
     cluster.wait(2.0)
-    assert cluster.group("n2").member.origins[former].pending
-    assert not cluster.group("n1").member.origins[former].pending
+    assert cluster.replica("n2").member.origins[former].pending
+    assert not cluster.replica("n1").member.origins[former].pending
     assert not cluster.view().previous
     return cluster
 
@@ -340,7 +340,7 @@ def sent_again_and_not_everywhere() -> None:
     assert client.methods() == []
     cluster.crash("n1")
     cluster.wait(2.0)
-    assert cluster.group("n2").is_acting
+    assert cluster.replica("n2").is_acting
     assert id_on(cluster, "n3") in cluster.view().synced
     assert client.methods() == []
     cluster["n3"].is_disk_held = False
@@ -403,7 +403,7 @@ def removed_before_it_came() -> None:
     at_rest(cluster)
 
 
-def rolled_after_it_heard_something() -> None:
+def told_after_it_heard_something() -> None:
     """A newcomer hears of what is published before it is told what there was, which it lacks."""
     cluster = mirrored("n1", "n2", sync="manual")
     publish(cluster, "n1", b"1", b"2")
@@ -417,7 +417,7 @@ def rolled_after_it_heard_something() -> None:
     said(cluster, "n1")
     cluster.hop("n1", "n2", "n3")
     master = cluster.view().master
-    assert cluster.group("n3").member.last_of(master) == cluster.group("n1").member.last_of(master)
+    assert cluster.replica("n3").member.last_of(master) == cluster.replica("n1").member.last_of(master)
     cluster.is_held = False
     cluster.wait(3.0)
     view = cluster.view()

@@ -17,8 +17,8 @@ import pytest
 from tests.cluster.mirror import (
     test_clocks,
     test_giving_up,
-    test_group,
     test_mirrors_frames,
+    test_replica,
     test_ring_watch,
     test_total_restart,
 )
@@ -129,7 +129,7 @@ def _patched(story: Callable[[pytest.MonkeyPatch], None]) -> None:
 
 
 HISTORIES: dict[str, Callable[[], None]] = {
-    "own writes forgotten": test_group.test_what_a_former_master_has_not_written_is_waited_for,
+    "own writes forgotten": test_replica.test_what_a_former_master_has_not_written_is_waited_for,
     "lost joins again": partial(test_giving_up.test_a_mirror_that_left_the_ring_gets_another_copy, "n2"),
     "damaged says nothing": test_giving_up.test_a_master_that_lacks_messages_hands_over_all_the_same,
     "idle unwatched": partial(test_ring_watch.test_a_cut_link_of_a_queue_that_is_idle, ("n2", "n3"), 100.0),

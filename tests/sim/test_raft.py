@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 
 from cluster.metadata.journal_file import JournalUnreadable
-from tests.cluster.metadata import test_replica
+from tests.cluster.metadata import test_raft_member
 from tests.kit.raft_checks import Violation
 from tests.sim.audit import finding_seed
 from tests.sim.raft_bugs import BUGS, LIVENESS_BUGS, bug
@@ -83,7 +83,7 @@ def test_a_seed_says_everything() -> None:
 
 
 STORIES: dict[str, Callable[[], None]] = {
-    "old copy votes": test_replica.test_who_comes_back_with_less_than_it_had_does_not_vote,
+    "old copy votes": test_raft_member.test_who_comes_back_with_less_than_it_had_does_not_vote,
 }
 """The bugs that stories find: no seed puts an old copy of a data directory back."""
 

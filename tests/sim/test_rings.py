@@ -13,7 +13,7 @@ from time import monotonic
 
 import pytest
 
-from tests.cluster.mirror import test_follower, test_group, test_total_restart
+from tests.cluster.mirror import test_follower, test_replica, test_total_restart
 from tests.cluster.transport import test_stream
 from tests.kit.ring import Ring, drive
 from tests.kit.seeds import fresh_seeds
@@ -101,7 +101,7 @@ def test_bugs_are_found_in_any_order(name: str) -> None:
 
 def _each_mastership_tells() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        test_group.test_each_mastership_tells_the_unsynchronised_what_there_is(patch)
+        test_replica.test_each_mastership_tells_the_unsynchronised_what_there_is(patch)
 
 
 STORIES: dict[str, Callable[[], None]] = {
@@ -110,29 +110,29 @@ STORIES: dict[str, Callable[[], None]] = {
     "keep joining": stories.died_while_another_one_joined,
     "newcomer before owner": stories.added_beside_the_dead,
     "promote at once": stories.promoted_before_the_last_word_of_the_dead,
-    "promote anybody": test_group.test_l1_an_unsynchronised_mirror_is_not_promoted,
+    "promote anybody": test_replica.test_l1_an_unsynchronised_mirror_is_not_promoted,
     "ghosts": stories.added_on_a_node_that_is_no_more,
     "transfer to the dead": stories.transferred_to_the_dead,
     "drop while flushing": stories.dropped_in_a_flush,
     "waits for itself": stories.waits_for_nobody_but_itself,
     "took over late": stories.took_over_in_an_earlier_mastership,
     "confirm unsettled": (
-        test_group.test_nothing_is_confirmed_while_a_dead_synchronised_mirror_is_not_erased
+        test_replica.test_nothing_is_confirmed_while_a_dead_synchronised_mirror_is_not_erased
     ),
     "confirm flushing": stories.stable_in_a_flush,
     "copy dropped": test_total_restart.test_where_nothing_is_lost_the_last_master_is_preferred,
-    "no new roll": _each_mastership_tells,
+    "no new inventory": _each_mastership_tells,
     "took over early": stories.handed_over_twice_at_once,
     "no word unbegun": stories.handed_over_before_it_began,
     "not taken up again": stories.master_again_before_it_began,
     "lossy table": partial(
-        test_group.test_who_lacks_something_believes_no_front_end_that_it_has_a_publish, is_synced=False
+        test_replica.test_who_lacks_something_believes_no_front_end_that_it_has_a_publish, is_synced=False
     ),
     "duplicate at once": stories.sent_again_and_not_everywhere,
     "no high water": stories.numbers_are_given_once,
-    "roll not awaited": stories.rolled_after_it_heard_something,
+    "inventory not awaited": stories.told_after_it_heard_something,
     "counts late": test_follower.test_marks_wait_for_a_disk_before_it_is_waited_for_itself,
-    "no senders in roll": stories.what_came_in_is_known_to_newcomers,
+    "no senders in inventory": stories.what_came_in_is_known_to_newcomers,
     "no senders": stories.what_came_in_is_known_to_mirrors,
     "mirror takes all": stories.removed_before_it_came,
 }

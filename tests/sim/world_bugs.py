@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.copy import Copy
 from cluster.mirror.mirrors import Mirrors
-from cluster.mirror.revival import Revival
+from cluster.mirror.policy_reconciler import PolicyReconciler
+from cluster.mirror.queue_recovery import QueueRecovery
 from cluster.remote.proxy import Proxy
 from node.catalogue.mirrors import promotion
 from node.catalogue.mirrors.views import View
@@ -31,12 +31,12 @@ from tests.sim.world_node import WorldNode
 
 def _loss_is_not_told(patch: pytest.MonkeyPatch) -> None:
     """A node offers a copy that has lost something as if it were whole."""
-    whole = Revival.recovered
+    whole = QueueRecovery.recovered
 
-    def recovered(self: Revival, *what: Any, is_clean: bool = True) -> None:
+    def recovered(self: QueueRecovery, *what: Any, is_clean: bool = True) -> None:
         whole(self, *what, is_clean=True)
 
-    patch.setattr(Revival, "recovered", recovered)
+    patch.setattr(QueueRecovery, "recovered", recovered)
 
 
 def _failed_disk_is_an_alarm(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def _judgement_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def _others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
     """What the copy that was taken cannot read is dropped, whatever the others have that are still there."""
-    patch.setattr(Caretaker, "awaits_kept", lambda self, uid, now: False)
+    patch.setattr(PolicyReconciler, "awaits_kept", lambda self, uid, now: False)
 
 
 def _own_death_drops(patch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def _sent_again_to_one_copy_is_new(patch: pytest.MonkeyPatch) -> None:
     whole = Proxy._take
 
     def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> Collection[int]:
-        return whole(self, entry, is_again=is_again and self.queue.mirror is not None)
+        return whole(self, entry, is_again=is_again and self.queue.replicator is not None)
 
     patch.setattr(Proxy, "_take", take)
 
@@ -136,12 +136,12 @@ AUDIT: dict[str, Found] = {
     "no deduplication": Found("safety", 4, ("total", "hang", "transfer")),
     "acks not replicated": Found("safety", 0, ("transfer",)),
     "synced before disk": Found("safety", 5, ("cut", "transfer", "hang", "crash")),
-    "early parcels dropped": Found("safety", 6, ("cut", "transfer", "hang", "crash")),
+    "early packets dropped": Found("safety", 6, ("cut", "transfer", "hang", "crash")),
     "own publishes lost": Found("safety", 2, ("cut", "transfer", "hang", "crash")),
     "failed disk is an alarm": Found("safety", 6, ("disk_error", "hang", "transfer")),
     "no resend": Found("safety", 7, ("total", "hang", "transfer")),
     "not redelivered": Found("safety", 1, ("crash", "transfer")),
-    "roll skipped": Found("safety", 5, ("cut", "transfer", "hang", "crash")),
+    "inventory skipped": Found("safety", 5, ("cut", "transfer", "hang", "crash")),
     "senders forgotten": Found("safety", 4, ("total", "hang", "transfer")),
     "transient not replicated": Found("safety", 0, ("transfer", "crash")),
     "own disk ignored": Found("safety", 7, ("total", "hang", "transfer")),

@@ -206,10 +206,10 @@ class WorldRun(Run):
             return None
         if self.random.random() < 0.4:
             homes = {record.home for record in self.world.catalogue.queues("/")}
-            leaders = [node for node in nodes if node.is_alive and node.replica.is_leader]
+            leaders = [node for node in nodes if node.is_alive and node.raft.is_leader]
             nodes = [node for node in nodes if node.name in homes] or leaders or nodes
         elif self.random.random() < 0.3:
-            nodes = [node for node in nodes if node.is_alive and node.replica.is_leader] or nodes
+            nodes = [node for node in nodes if node.is_alive and node.raft.is_leader] or nodes
         return self.random.choice(nodes)
 
     def _span(self) -> float:
@@ -462,13 +462,9 @@ class WorldRun(Run):
         world = self.world
         lines = [
             f"{node.name}: serves as {node.entered}, alive {node.is_alive} {node.ended_itself}, "
-            f"leader {node.replica.leader if node.is_alive else None}, {node.membership.state}, "
+            f"leader {node.raft.leader if node.is_alive else None}, {node.membership.state}, "
             f"disks {vars(node.disk_state)} {vars(node.raft_disk_state)}, "
-            + (
-                f"links {sorted(node.replica.links)}, {node.replica._core.position()}"
-                if node.is_alive
-                else ""
-            )
+            + (f"links {sorted(node.raft.links)}, {node.raft._core.position()}" if node.is_alive else "")
             for node in world.nodes.values()
         ]
         lines += [f"{record.name} on {record.home}: {record.view}" for record in world.catalogue.queues("/")]
@@ -597,7 +593,7 @@ class WorldRun(Run):
         nodes without a way to each other has to go, as documented.
         """
         world, links = self.world, self.world.links
-        leaders = {node.name for node in world.alive if node.replica.is_leader}
+        leaders = {node.name for node in world.alive if node.raft.is_leader}
         up = {member.name for member in world.catalogue.members.values() if member.is_up}
         return frozenset(
             name

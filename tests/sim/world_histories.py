@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.gm_ring.messages import Activity, Item
-from cluster.gm_ring.wire import encode_parcel
+from cluster.gm_ring.wire import encode_packet
 from node.amqp.methods import QueueDeclare
 from node.store.disk import Read
-from tests.sim.mirror_checks import group_of
+from tests.sim.mirror_checks import replica_of
 from tests.sim.mirror_clients import Getter
 from tests.sim.mirror_world import Violation
 from tests.sim.world_copies import ids_on_disk
@@ -104,7 +104,7 @@ def a_neighbour_says_nonsense() -> None:
     left = view.member(view.left_of(member.id))
     assert left is not None
     gap = Activity(view.version, member.edge, [Item(left.id, 1000, [], 1000, -1)])
-    b.mirrors.receive(left.node, [encode_parcel(story.record.uid, left.id, member.id, gap)])
+    b.mirrors.receive(left.node, [encode_packet(story.record.uid, left.id, member.id, gap)])
     story.world.run(5.0)
     story.settle()
     story.check_disks()
@@ -164,9 +164,9 @@ def master_that_lacks_messages() -> None:
     story.mirror_on(a, b, c)
     story.fill(5)
     heir = story.ring()[-1]
-    leader = group_of(a, story.record).leader
-    assert leader is not None
-    leader.live.add(range(100, 103))  # which no queue and no client has
+    replicator = replica_of(a, story.record).replicator
+    assert replicator is not None
+    replicator.live.add(range(100, 103))  # which no queue and no client has
     story.damage(a)
     story.transfer(heir)
     story.wait(lambda: story.master is heir and story.is_steady, 5.0)
@@ -220,7 +220,7 @@ def short_of_memory_while_a_mirror_takes_over() -> None:
     story.fill(3)
     story.hang_disk(b)
     story.transfer(b)
-    story.wait(lambda: group_of(b, story.record).is_filling, 3.0)
+    story.wait(lambda: replica_of(b, story.record).is_filling, 3.0)
     b.pager.sample(0, b.broker.local_queues)
     b.busy()
     story.world.run(0.1)
@@ -243,7 +243,7 @@ def last_copy_becomes_a_queue_when_the_policy_has_gone() -> None:
     story.world.run(1.0)
     story.hang_disk(b)
     story.end_for_good(a)
-    story.wait(lambda: group_of(b, story.record).is_filling)
+    story.wait(lambda: replica_of(b, story.record).is_filling)
     story.set_policy({"max-length": 100_000})
     story.world.run(2.0)
     story.hang_disk(b, is_hung=False)
@@ -332,9 +332,9 @@ def last_word_that_comes_too_late() -> None:
     _, between, heir = story.ring()
     story.part(between, heir)
     story.transfer(heir)
-    group = group_of(heir, story.record)
+    replica = replica_of(heir, story.record)
     since = story.view.since
-    story.watch(lambda: group._watch._declined == since)
+    story.watch(lambda: replica._watch._declined == since)
     story.cut(leader, heir)
     story.wait(lambda: story.master is a, 1.0)
     story.cut(between, heir, is_cut=False)
@@ -342,7 +342,7 @@ def last_word_that_comes_too_late() -> None:
     end = story.world.now + 3.0
     while story.world.now < end:
         story.world.run(0.05)
-        if group.is_acting and story.master is a:
+        if replica.is_acting and story.master is a:
             raise Violation(f"{heir.name} acts as master, which it has declined to be, beside {a.name}")
     story.end()
 
@@ -511,7 +511,7 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "lost joins again": a_neighbour_says_nonsense,
     "lost is safe": last_word_of_a_master_that_is_cut_off,
     "unmirrored is safe": mirrors_go_while_a_disk_hangs,
-    "roll without senders": publisher_that_hears_nothing,
+    "inventory without senders": publisher_that_hears_nothing,
     "confirm unsettled": nobody_removes_a_dead_mirror,
     "flush unwatched": master_dies_while_its_mirrors_are_parted,
     "last word awaited for ever": last_word_that_never_comes,

@@ -1,7 +1,7 @@
 """One node of the simulation of everything: a process with metadata, membership and links, and one broker at a time.
 
-Real: RaftLog over Replica over a simulated disk, Membership with its leases, PeerState, data streams, and the broker of
-`tests.sim.mirror_node` with its store. What `node.clustering` and `node.process` do with them needs sockets,
+Real: RaftLog over RaftMember over a simulated disk, Membership with its leases, PeerState, data streams, and the
+broker of `tests.sim.mirror_node` with its store. What `node.clustering` and `node.process` do with them needs sockets,
 threads and an event loop; it stands here in short, part by part:
 
     start, _observe, _replaced                                 node.clustering.cluster: Cluster
@@ -26,7 +26,7 @@ from cluster.membership.options import MembershipOptions
 from cluster.metadata.founding import load
 from cluster.metadata.journal_file import JournalUnreadable
 from cluster.metadata.raft_log import NO_MAJORITY
-from cluster.metadata.replica import Replica
+from cluster.metadata.raft_member import RaftMember
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from cluster.transport.interface import Hello, Topic
@@ -236,7 +236,7 @@ class WorldNode(Node):
         self.log.observers.append(lambda events: self.world.saw(self, self.log.applies_now, events))
         self.log.observers.append(self._observe)
         self.log.on_replaced = self._replaced
-        self.replica = Replica(
+        self.raft = RaftMember(
             self.name,
             load(self.raft_disk),
             self.raft_disk,
@@ -249,7 +249,7 @@ class WorldNode(Node):
             report=self._report,
             on_broken=lambda why: self.later(0.0, lambda: self.end_itself(f"metadata: {why}")),
         )
-        self.log.bind(self.replica, self.metadata_changed)
+        self.log.bind(self.raft, self.metadata_changed)
 
     def _report(self, line: str) -> None:
         self.world.trace(f"{self.name}: metadata: {line}")
@@ -555,7 +555,7 @@ class WorldNode(Node):
         """See `Listener.link_up`."""
         self.links.add(name)
         self.peer_state.link_up(name)
-        self.replica.link_up(name)
+        self.raft.link_up(name)
         self._tell_leader()
         self.membership.link_up(name, incarnation, self.now)
         self.membership_changed()
@@ -563,7 +563,7 @@ class WorldNode(Node):
     def link_down(self, name: str, *, is_gone: bool) -> None:
         """See `Listener.link_down`."""
         self.links.discard(name)
-        self.replica.link_down(name, is_gone=is_gone)
+        self.raft.link_down(name, is_gone=is_gone)
         self._tell_leader()
         self.membership.link_down(name, is_gone=is_gone, now=self.now)
         self.membership_changed()
@@ -571,7 +571,7 @@ class WorldNode(Node):
     def control(self, name: str, topic: Topic, message: bytes) -> None:
         """See `Listener.control`."""
         if topic is Topic.RAFT:
-            self.replica.receive(name, message)
+            self.raft.receive(name, message)
             self._drive_raft_disk()
         else:
             self.membership_changed()
@@ -617,7 +617,7 @@ class WorldNode(Node):
             self.broker.now = now
         if self._is_metadata_due or now >= self._metadata_due_s:
             self._is_metadata_due = False
-            self._metadata_due_s = self.replica.tick(now)
+            self._metadata_due_s = self.raft.tick(now)
             self._tell_leader()
             self._drive_raft_disk()
         if self._is_membership_due or now >= self._membership_due_s:
@@ -636,7 +636,7 @@ class WorldNode(Node):
             self._cluster_soon()
 
     def _tell_leader(self) -> None:
-        leader, has_majority = self.replica.leader, self.replica.has_majority
+        leader, has_majority = self.raft.leader, self.raft.has_majority
         if has_majority != self._has_majority:
             self._has_majority = has_majority
             self.membership.majority_changed(has_majority, self.now)
@@ -657,7 +657,7 @@ class WorldNode(Node):
             case outputs.SendHeartbeat(to, message):
                 self.world.links.send_control(self.name, to, Topic.MEMBERSHIP, message)
             case outputs.Submit(command):
-                if self.replica.is_leader:
+                if self.raft.is_leader:
                     self.log.submit(command)
             case outputs.Pause(reason):
                 self.world.trace(f"{self.name} pauses: {reason}")

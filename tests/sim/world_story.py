@@ -73,7 +73,7 @@ class Story(WorldRun):
 
     def roles(self) -> list[WorldNode]:
         """The nodes, the leader of the metadata last."""
-        return sorted(self.world.nodes.values(), key=lambda node: (node.replica.is_leader, node.name))
+        return sorted(self.world.nodes.values(), key=lambda node: (node.raft.is_leader, node.name))
 
     @property
     def record(self) -> QueueRecord:
@@ -127,7 +127,7 @@ class Story(WorldRun):
         member = self.view.member_on(to.name)
         assert member is not None
         change, since = TransferMaster(self.view.master, member.id), self.view.since
-        leader = next(node for node in self.world.alive if node.replica.is_leader)
+        leader = next(node for node in self.world.alive if node.raft.is_leader)
         self.world.submit(ChangeView("/", "plain", self.record.uid, change), leader)
         self.wait(lambda: self.view.since > since)
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from node.catalogue.commands import DeclareQueue
 from node.catalogue.policy import QueueSettings
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 
 _QUORUM_GROUP_SIZE: Final = 3
 """The number of copies of a quorum queue without the argument x-quorum-initial-group-size."""
@@ -78,7 +78,7 @@ def first_nodes(
 
 
 def candidate_nodes(
-    members: Iterable[Member], record: QueueRecord | DeclareQueue, current: Collection[str] = ()
+    members: Iterable[ClusterMember], record: QueueRecord | DeclareQueue, current: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the nodes that may have a copy of a queue, by name; none in a node without peers.
 
@@ -91,13 +91,13 @@ def candidate_nodes(
     return tuple(willing) or tuple(each.name for each in up)
 
 
-def without(members: Iterable[Member], stuck: Collection[str]) -> list[Member]:
+def without(members: Iterable[ClusterMember], stuck: Collection[str]) -> list[ClusterMember]:
     """Return the members, those with stuck message disks as in maintenance mode, so that they get no new copy."""
     return [replace(each, is_draining=True) if each.name in stuck else each for each in members]
 
 
 def copies_wanted(
-    settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[Member]
+    settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[ClusterMember]
 ) -> int:
     """Return how many copies a queue is to have if all nodes are up, the master's among them (amqp-behaviour §9.3)."""
     if record.exclusive_owner is not None:
@@ -117,7 +117,7 @@ def copies_wanted(
 
 
 def nodes_wanted(
-    settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[Member]
+    settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[ClusterMember]
 ) -> tuple[str, ...]:
     """Return the nodes that are to have a copy, if all were up, by name; none where only their number is wanted."""
     hosts = sorted(member.name for member in members if member.type != "witness")

@@ -39,7 +39,7 @@ from node.catalogue.mirrors.views import (
     withdrawn,
 )
 from node.catalogue.policy import EffectivePolicy, QueueSettings, queue_settings
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 from node.catalogue.topology import Topology
 
 _VIEW_CHANGED: Final = Refused(ReplyCode.PRECONDITION_FAILED, "view changed")
@@ -142,7 +142,7 @@ class MirroredQueues:
 
     # --- nodes that go ------------------------------------------------------------------------------------
 
-    def lose(self, gone: Member, *, is_clean: bool) -> list[QueueRecord]:
+    def lose(self, gone: ClusterMember, *, is_clean: bool) -> list[QueueRecord]:
         """Take the copies on a node that is down out of the views of their queues.
 
         is_clean: as in `NodeDown`.   Returns: the queues that no node can bring back, for the caller to delete.
@@ -204,7 +204,7 @@ class MirroredQueues:
         return queue_settings(queue.arguments, topology.effective_policy("queue", queue.name))
 
 
-def _may_have_copy(member: Member) -> bool:
+def _may_have_copy(member: ClusterMember) -> bool:
     return member.is_up and member.type != "witness"
 
 

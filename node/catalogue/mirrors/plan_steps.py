@@ -15,7 +15,7 @@ from node.catalogue.commands import StepOutcome, TakePlanStep
 from node.catalogue.mirrors.mirror_nodes import candidate_nodes, copies_wanted, suggested_nodes
 from node.catalogue.mirrors.views import AddMirror, DropMirror, TransferMaster, View, ViewChange
 from node.catalogue.policy import QueueSettings
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 
 _DONE: Final = StepOutcome("done")
 
@@ -41,7 +41,7 @@ class _Case:
     view: View
     command: TakePlanStep
     settings: QueueSettings
-    members: Mapping[str, Member]
+    members: Mapping[str, ClusterMember]
     synced: frozenset[str]
 
     def told(self, outcome: StepOutcome) -> Verdict:
@@ -64,7 +64,7 @@ class _Case:
 
 
 def judged(
-    record: QueueRecord, command: TakePlanStep, settings: QueueSettings, members: Mapping[str, Member]
+    record: QueueRecord, command: TakePlanStep, settings: QueueSettings, members: Mapping[str, ClusterMember]
 ) -> Verdict:
     """Return the verdict on a step. The queue is the one that is meant; its plan has the lock."""
     view = record.view
@@ -90,7 +90,7 @@ def synced_nodes(view: View) -> frozenset[str]:
 
 
 def placement_to_keep(
-    record: QueueRecord, settings: QueueSettings, members: Mapping[str, Member]
+    record: QueueRecord, settings: QueueSettings, members: Mapping[str, ClusterMember]
 ) -> tuple[str, ...]:
     """Return a queue's placement; empty once the policy alone wants these nodes and all copies are synchronised.
 

@@ -8,7 +8,7 @@ After `kill -9` of the master's node this is the way to the next master:
     4. `cluster.gm_ring.member`                      the survivors complete the dead master's last broadcasts
     5. `views.changed` with `EraseMirror`            proposed by the dead member's neighbour when they have come round
     6. `promoted`, below                             the first synchronised member is master, or the queue is `down`
-    7. `cluster.mirror.group.Group.take_up`          that node makes a queue of its copy
+    7. `cluster.mirror.replica.Replica.take_up`          that node makes a queue of its copy
     8. `node.broker.broker.Broker.replace`           on each node clients move over to it
 
 A queue that is `down` comes back here, too: nodes offer their copies (`offered`), and the best is taken (`revived`).

@@ -49,7 +49,7 @@ class NotHealthy(Failed):
         super().__init__(EX_UNAVAILABLE, text, value, has_title=has_title)
 
 
-class Session(Protocol):
+class CtlSession(Protocol):
     """The means of a command that asks more than one question."""
 
     environ: Mapping[str, str]
@@ -135,7 +135,7 @@ class Command(NamedTuple):
     """The command's own options of one letter."""
     operation: str = ""
     """The operation of the node; empty: the command's name."""
-    perform: Callable[[Call, Session], Outcome] | None = None
+    perform: Callable[[Call, CtlSession], Outcome] | None = None
     """The function that replaces asking for one operation. Raises: Failed, ControlError."""
     is_local: bool = False
     """True if the command needs no node."""

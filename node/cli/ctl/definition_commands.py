@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Final
 
-from node.cli.ctl.command import Call, Command, Failed, Refused, Session
+from node.cli.ctl.command import Call, Command, CtlSession, Failed, Refused
 from node.cli.ctl.formats import Done, Message, Outcome, Report, compact
 from node.operations.operation import EX_DATAERR, LONG_TIMEOUT_S
 
@@ -37,7 +37,7 @@ def _check_export(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _export(call: Call, session: Session) -> Outcome:
+def _export(call: Call, session: CtlSession) -> Outcome:
     text = compact(session.ask("export_definitions")["definitions"])
     path = call.words[0]
     if path == "-":
@@ -65,7 +65,7 @@ def _check_import(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _import(call: Call, session: Session) -> Outcome:
+def _import(call: Call, session: CtlSession) -> Outcome:
     try:
         if call.words and call.words[0] != "-":
             with open(call.words[0], encoding="utf-8") as file:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from node.cli.ctl import reports
-from node.cli.ctl.command import Call, Command, Failed, NotHealthy, Refused, Session, named
+from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused, named
 from node.cli.ctl.formats import Done, Message, Outcome, Report
 from node.io.protocol_names import protocol_named
 from node.operations.operation import BOTH, DIAGNOSTICS, EX_DATAERR, QUEUES
 from node.process import phases
 
 
-def running_status(session: Session) -> Mapping[str, Any]:
+def running_status(session: CtlSession) -> Mapping[str, Any]:
     """Return the node's `status`. Raises: ControlError unless its broker runs."""
     found: Mapping[str, Any] = session.ask("status")
     if not found.get("is_running"):
@@ -74,7 +74,7 @@ def _pong(call: Call, result: Any) -> Outcome:
 class _Alarms:
     """Lines for the alarms of this node, and of the others."""
 
-    def __init__(self, call: Call, session: Session) -> None:
+    def __init__(self, call: Call, session: CtlSession) -> None:
         running_status(session)
         alarms = session.ask("cluster_status")["alarms"]
         self.here = reports.alarms(each for each in alarms if each["node"] == call.node)
@@ -82,7 +82,7 @@ class _Alarms:
         self.all = [*self.here, *self.elsewhere]
 
 
-def _check_alarms(call: Call, session: Session) -> Outcome:
+def _check_alarms(call: Call, session: CtlSession) -> Outcome:
     found = _Alarms(call, session)
     text = f"Node {call.node} reported no alarms, local or clusterwide"
     if not found.all:
@@ -96,7 +96,7 @@ def _check_alarms(call: Call, session: Session) -> Outcome:
     raise NotHealthy("\n".join(found.all), value, has_title=False)
 
 
-def _check_local_alarms(call: Call, session: Session) -> Outcome:
+def _check_local_alarms(call: Call, session: CtlSession) -> Outcome:
     found = _Alarms(call, session)
     if not found.here:
         return Report({"result": "ok"}, f"Node {call.node} reported no local alarms")
@@ -104,7 +104,7 @@ def _check_local_alarms(call: Call, session: Session) -> Outcome:
     raise NotHealthy("\n".join(found.here), {"result": "error", "local": found.here, "message": message})
 
 
-def _alarms(call: Call, session: Session) -> Outcome:
+def _alarms(call: Call, session: CtlSession) -> Outcome:
     found = _Alarms(call, session)
     if not found.all:
         text = f"Node {call.node} reported no alarms, local or clusterwide"
@@ -118,7 +118,7 @@ def _alarms(call: Call, session: Session) -> Outcome:
     return Report(value, "\n".join(found.all))
 
 
-def _check_damage(call: Call, session: Session) -> Outcome:
+def _check_damage(call: Call, session: CtlSession) -> Outcome:
     files = running_status(session).get("damaged_files", [])
     if not files:
         return Report({"result": "ok"}, f"Node {call.node} reported no damaged files with messages")
@@ -129,11 +129,11 @@ def _check_damage(call: Call, session: Session) -> Outcome:
 # --- listeners ---
 
 
-def _listeners(session: Session) -> list[dict[str, Any]]:
+def _listeners(session: CtlSession) -> list[dict[str, Any]]:
     return list(running_status(session)["listeners"])
 
 
-def _show_listeners(call: Call, session: Session) -> Outcome:
+def _show_listeners(call: Call, session: CtlSession) -> Outcome:
     found = _listeners(session)
     if session.formatter in ("csv",):
         from node.cli.ctl.formats import Table
@@ -150,7 +150,7 @@ def _port(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _check_port(call: Call, session: Session) -> Outcome:
+def _check_port(call: Call, session: CtlSession) -> Outcome:
     found, port = _listeners(session), call.words[0]
     if any(each["port"] == int(port) for each in found):
         text = f"A listener for port {port} is running on node {call.node}."
@@ -165,7 +165,7 @@ def _check_port(call: Call, session: Session) -> Outcome:
     )
 
 
-def _check_protocol(call: Call, session: Session) -> Outcome:
+def _check_protocol(call: Call, session: CtlSession) -> Outcome:
     found, given = _listeners(session), call.words[0]
     protocol = protocol_named(given)
     protocols = [each["protocol"] for each in found]
@@ -179,7 +179,7 @@ def _check_protocol(call: Call, session: Session) -> Outcome:
     )
 
 
-def _check_connectivity(call: Call, session: Session) -> Outcome:
+def _check_connectivity(call: Call, session: CtlSession) -> Outcome:
     found = _listeners(session)
     address = call.line.texts.get("address")
     failed = [each for each in found if not _takes_connections(each, address, call.timeout_s)]
@@ -263,7 +263,7 @@ _DEPRECATED: Final = (
 )
 
 
-def _health(call: Call, session: Session) -> Outcome:
+def _health(call: Call, session: CtlSession) -> Outcome:
     found = _Alarms(call, session)
     if found.here:
         text = f"Error: health check failed. Message: resource alarm(s) in effect: {', '.join(found.here)}"

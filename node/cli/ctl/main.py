@@ -289,7 +289,7 @@ class _Run:
             print(f"RabbitMQ node {call.node} running at PID {pid} successfully shut down")
         return EX_OK
 
-    # --- what commands have at hand: `node.cli.ctl.command.Session` ---
+    # --- what commands have at hand: `node.cli.ctl.command.CtlSession` ---
 
     @property
     def data_dir(self) -> str:

@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 from node.cli.ctl import reports
-from node.cli.ctl.command import Call, Command, Failed, NotHealthy, Refused, Session
+from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused
 from node.cli.ctl.formats import Done, Message, Outcome, Report
 from node.cli.ctl.processes import POLL_S, runs
 from node.io.control import ControlError
@@ -87,7 +87,7 @@ def _upgraded(call: Call, result: Any) -> Outcome:
 # --- wait ---
 
 
-def _rotate_logs(call: Call, session: Session) -> Outcome:
+def _rotate_logs(call: Call, session: CtlSession) -> Outcome:
     raise NotHealthy("This command does not rotate logs anymore [deprecated]")
 
 
@@ -99,7 +99,7 @@ def _check_wait(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _wait(call: Call, session: Session) -> Outcome:
+def _wait(call: Call, session: CtlSession) -> Outcome:
     """Wait as RabbitMQ does: for the file, then until the process answers, then until its broker runs."""
     _check_wait(call)
     deadline = time.monotonic() + call.timeout_s

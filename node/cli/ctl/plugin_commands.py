@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from node.cli.ctl.command import Call, Command, Failed, NotHealthy, Refused, Session
+from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused
 from node.cli.ctl.formats import Outcome, Report
 from node.config.plugins import DEFAULT, parse, render, with_needed
 from node.config.plugins import PLUGINS as KNOWN
@@ -38,7 +38,7 @@ class State(NamedTuple):
     running: tuple[str, ...] | None
 
 
-def _state(call: Call, session: Session) -> State:
+def _state(call: Call, session: CtlSession) -> State:
     """Read the state from the node and the file. Raises: Failed."""
     if call.line.is_set("offline") and call.line.is_set("online"):
         raise Failed(EX_USAGE, "Cannot set both online and offline")
@@ -81,7 +81,7 @@ def _pattern(call: Call) -> str:
     return call.words[0] if call.words else ".*"
 
 
-def _list(call: Call, session: Session) -> Outcome:
+def _list(call: Call, session: CtlSession) -> Outcome:
     is_verbose, is_minimal = call.line.is_set("verbose"), call.line.is_set("minimal")
     if is_verbose and is_minimal:
         raise Failed(EX_USAGE, "Cannot set both verbose and minimal")
@@ -175,13 +175,13 @@ def _known(names: list[str]) -> list[str]:
     return names
 
 
-def _enable(call: Call, session: Session) -> Outcome:
+def _enable(call: Call, session: CtlSession) -> Outcome:
     names = list(KNOWN) if call.line.is_set("all") else _known(_names(call))
     state = _state(call, session)
     return _change(call, state, (*state.explicit, *names), verb="enabled")
 
 
-def _disable(call: Call, session: Session) -> Outcome:
+def _disable(call: Call, session: CtlSession) -> Outcome:
     state = _state(call, session)
     names = set(_names(call))
     # A plug-in that needs a disabled one is disabled, too.
@@ -190,7 +190,7 @@ def _disable(call: Call, session: Session) -> Outcome:
     return _change(call, state, left, verb="disabled")
 
 
-def _set(call: Call, session: Session) -> Outcome:
+def _set(call: Call, session: CtlSession) -> Outcome:
     return _change(call, _state(call, session), _known(_names(call)), verb="set")
 
 
@@ -232,7 +232,7 @@ def _dumps(value: Any) -> str:
 # --- questions ---
 
 
-def _is_enabled(call: Call, session: Session) -> Outcome:
+def _is_enabled(call: Call, session: CtlSession) -> Outcome:
     names, state = _names(call), _state(call, session)
     is_offline = call.line.is_set("offline")
     on = with_needed(state.explicit) if is_offline else list(state.running or ())
@@ -255,7 +255,7 @@ def _banner_of_question(call: Call) -> str:
     return f"Asking node {call.node} if {subject} enabled..."
 
 
-def _directories(call: Call, session: Session) -> Outcome:
+def _directories(call: Call, session: CtlSession) -> Outcome:
     path = _state(call, session).path
     value = {"plugins_dir": "", "plugins_expand_dir": "", "enabled_plugins_file": path}
     text = (

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.cli.ctl.command import Call, Command, Failed, Refused, Session, commands
+from node.cli.ctl.command import Call, Command, CtlSession, Failed, Refused, commands
 from node.cli.ctl.formats import Done, Message, Outcome, Report, Table, erlang_pretty
 from node.cli.ctl.health_commands import running_status
 from node.cli.ctl.operation_commands import banner_of_disk, banner_of_watermark, disk_limit, level, watermark
@@ -40,7 +40,7 @@ def _unit(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _memory(call: Call, session: Session) -> Outcome:
+def _memory(call: Call, session: CtlSession) -> Outcome:
     running_status(session)
     unit = call.line.texts.get("unit", "gb").lower()
     parts: dict[str, int] = session.ask("memory_breakdown")["memory"]
@@ -94,7 +94,7 @@ POLL_S: Final = 0.25
 """The interval at which a stream is asked for more lines."""
 
 
-def _stream(call: Call, session: Session, operation: str, arguments: dict[str, Any]) -> Outcome:
+def _stream(call: Call, session: CtlSession, operation: str, arguments: dict[str, Any]) -> Outcome:
     """Print lines as they arrive, until the duration is over or the user presses Ctrl-C."""
     duration = call.line.texts.get("duration")
     deadline = None if duration is None else time.monotonic() + float(duration)
@@ -110,7 +110,7 @@ def _stream(call: Call, session: Session, operation: str, arguments: dict[str, A
     return Done()
 
 
-def _log_stream(call: Call, session: Session) -> Outcome:
+def _log_stream(call: Call, session: CtlSession) -> Outcome:
     duration = call.line.texts.get("duration")
     for_ = "indefinitely" if duration is None else f"for {duration} seconds"
     session.say(f"Streaming logs from node {call.node} {for_} ...")
@@ -125,7 +125,7 @@ def _environment(call: Call, result: Any) -> Outcome:
     return Report(found, erlang_pretty(found))
 
 
-def _variables(call: Call, session: Session) -> Outcome:
+def _variables(call: Call, session: CtlSession) -> Outcome:
     running_status(session)
     found: dict[str, str] = session.ask("os_env")["variables"]
     if session.formatter == "csv":
@@ -144,12 +144,12 @@ def _command_line(call: Call, result: Any) -> Outcome:
 # --- TLS ---
 
 
-def _tls_versions(call: Call, session: Session) -> Outcome:
+def _tls_versions(call: Call, session: CtlSession) -> Outcome:
     versions = session.ask("tls")["versions"]
     return Report({"versions": versions}, "\n".join(versions))
 
 
-def _suites(call: Call, session: Session) -> Outcome:
+def _suites(call: Call, session: CtlSession) -> Outcome:
     suites = session.ask("tls")["suites"]
     return Report({"format": "openssl", "cipher_suites": suites}, "\n".join(suites))
 
@@ -186,7 +186,7 @@ def _banner_of_resolving(call: Call) -> str:
     return f"Asking node {call.node} to resolve hostname {call.words[0]} to {kind} addresses..."
 
 
-def _peers(call: Call, session: Session) -> Outcome:
+def _peers(call: Call, session: CtlSession) -> Outcome:
     found = session.ask("discover_peers")["peers"]
     return Report({"result": "ok", "peers": found}, "\n".join(found) or "No peers discovered")
 
@@ -205,7 +205,7 @@ _EACH: Final = ("list_queues", "list_exchanges", "list_bindings", "list_permissi
 _REPORTED: Final = ("status", "cluster_status", "environment", "list_connections", "list_channels")
 
 
-def _report(call: Call, session: Session) -> Outcome:
+def _report(call: Call, session: CtlSession) -> Outcome:
     """Print the outcomes of several commands, one after the other, as RabbitMQ does."""
     from node.cli.ctl.commands import COMMANDS
     from node.cli.ctl.formats import Options, render
@@ -232,7 +232,7 @@ def _report(call: Call, session: Session) -> Outcome:
 # --- autocomplete ---
 
 
-def _complete(call: Call, session: Session) -> Outcome:
+def _complete(call: Call, session: CtlSession) -> Outcome:
     from node.cli.ctl.commands import COMMANDS
 
     start = call.words[0] if call.words else ""

@@ -3,7 +3,7 @@
 import sys
 from typing import Any, Final
 
-from node.cli.ctl.command import Call, Failed, Session, commands
+from node.cli.ctl.command import Call, CtlSession, Failed, commands
 from node.cli.ctl.formats import Done, Message, Names, Outcome, Report, Table, compact
 from node.operations import users
 from node.operations.operation import EX_DATAERR, EX_SOFTWARE
@@ -14,7 +14,7 @@ _ADDED: Final = (
 )
 
 
-def password_of(call: Call, session: Session, exit_code: int = EX_DATAERR) -> str:
+def password_of(call: Call, session: CtlSession, exit_code: int = EX_DATAERR) -> str:
     """Return the second word, or a line of standard input. Raises: Failed, with this exit code, if there is none."""
     if len(call.words) > 1:
         return call.words[1]
@@ -25,17 +25,17 @@ def password_of(call: Call, session: Session, exit_code: int = EX_DATAERR) -> st
     return found
 
 
-def _add_user(call: Call, session: Session) -> Outcome:
+def _add_user(call: Call, session: CtlSession) -> Outcome:
     session.ask("add_user", {"user": call.words[0], "password": password_of(call, session)})
     return Report({"node": call.node, "status": "ok", "message": _ADDED}, _ADDED)
 
 
-def _change_password(call: Call, session: Session) -> Outcome:
+def _change_password(call: Call, session: CtlSession) -> Outcome:
     session.ask("change_password", {"user": call.words[0], "password": password_of(call, session)})
     return Done()
 
 
-def _authenticate(call: Call, session: Session) -> Outcome:
+def _authenticate(call: Call, session: CtlSession) -> Outcome:
     password = password_of(call, session, EX_SOFTWARE)
     session.ask("authenticate_user", {"user": call.words[0], "password": password})
     return Message("Success")

@@ -12,7 +12,7 @@ from node.catalogue.mirrors.rebalance import Move, QueueKind, plan, selected
 from node.catalogue.mirrors.views import View
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.catalogue.policy import queue_settings
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_such_thing, ok
 from node.management.routes import Access, Route
@@ -199,12 +199,12 @@ def _state(view: View) -> str:
     return "transferring" if view.previous else view.state
 
 
-def _hosts(call: Call) -> list[Member]:
+def _hosts(call: Call) -> list[ClusterMember]:
     return [member for member in call.catalogue.members.values() if member.type != "witness"]
 
 
 def _about(
-    call: Call, record: QueueRecord, hosts: Sequence[Member]
+    call: Call, record: QueueRecord, hosts: Sequence[ClusterMember]
 ) -> tuple[str | None, int, tuple[str, ...]]:
     """Return the policy of a queue, how many copies that wants, and on which nodes if that is known."""
     effective = call.catalogue.effective_policy(record)

@@ -1,4 +1,4 @@
-"""Parcels as bytes: what is written is what is read, frames join; what makes no sense is told."""
+"""Packets as bytes: what is written is what is read, frames join; what makes no sense is told."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 from cluster.gm_ring.ring_pb2 import Frame
-from cluster.gm_ring.wire import Parcel, decode_frame, encode_parcel
+from cluster.gm_ring.wire import RingPacket, decode_frame, encode_packet
 
 NUMBERS = st.integers(1, 2**63 - 1)
 
@@ -23,7 +23,7 @@ def items(draw: st.DrawFn) -> Item:
 
 
 @st.composite
-def parcels(draw: st.DrawFn) -> Parcel:
+def packets(draw: st.DrawFn) -> RingPacket:
     version = draw(NUMBERS)
     kind = draw(st.sampled_from([Activity, CatchUp, bytes]))
     message: Any
@@ -32,43 +32,43 @@ def parcels(draw: st.DrawFn) -> Parcel:
     else:
         edge = draw(st.integers(0, version))
         message = kind(version, edge, draw(st.lists(items(), max_size=4)))
-    return Parcel(
+    return RingPacket(
         draw(st.text(min_size=1, max_size=40)), draw(NUMBERS), draw(NUMBERS), version, edge, message
     )
 
 
-def encoded(parcel: Parcel) -> bytes:
-    return encode_parcel(parcel.uid, parcel.sender, parcel.receiver, parcel.message, parcel.version)
+def encoded(packet: RingPacket) -> bytes:
+    return encode_packet(packet.uid, packet.sender, packet.receiver, packet.message, packet.version)
 
 
 @settings(
     suppress_health_check=[HealthCheck.too_slow], deadline=None
 )  # on a busy machine any one draw may take long
-@given(st.lists(parcels(), max_size=4))
-@example([Parcel("q", 1, 2, 3, 3, Activity(3, 3, []))])
-@example([Parcel("q", 1, 2, 3, 3, CatchUp(3, 3, []))])
-@example([Parcel("q", 1, 2, 3, 0, b"")])
-def test_what_is_written_is_what_is_read(sent: Sequence[Parcel]) -> None:
+@given(st.lists(packets(), max_size=4))
+@example([RingPacket("q", 1, 2, 3, 3, Activity(3, 3, []))])
+@example([RingPacket("q", 1, 2, 3, 3, CatchUp(3, 3, []))])
+@example([RingPacket("q", 1, 2, 3, 0, b"")])
+def test_what_is_written_is_what_is_read(sent: Sequence[RingPacket]) -> None:
     assert decode_frame(b"".join(map(encoded, sent)), []) == list(sent)
 
 
 def test_payloads_are_relayed_as_they_are() -> None:
     payloads = [b"", b"\x00" * 3, bytes(range(256)), b"x" * 300_000]
-    (parcel,) = decode_frame(
-        encode_parcel("q", 1, 2, Activity(3, 3, [Item(1, 3, payloads, NOTHING, NOTHING)])), []
+    (packet,) = decode_frame(
+        encode_packet("q", 1, 2, Activity(3, 3, [Item(1, 3, payloads, NOTHING, NOTHING)])), []
     )
-    assert isinstance(parcel.message, Activity)
-    assert parcel.message.items[0].payloads == payloads
+    assert isinstance(packet.message, Activity)
+    assert packet.message.items[0].payloads == payloads
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_parcels_or_nonsense(data: bytes) -> None:
+def test_any_bytes_are_packets_or_nonsense(data: bytes) -> None:
     check(data)
 
 
-@given(parcels(), st.data())
-def test_damaged_frames_are_parcels_or_nonsense(parcel: Parcel, data: st.DataObject) -> None:
-    raw = bytearray(encoded(parcel))
+@given(packets(), st.data())
+def test_damaged_frames_are_packets_or_nonsense(packet: RingPacket, data: st.DataObject) -> None:
+    raw = bytearray(encoded(packet))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     check(bytes(raw[: data.draw(st.integers(0, len(raw)))]))
@@ -77,8 +77,8 @@ def test_damaged_frames_are_parcels_or_nonsense(parcel: Parcel, data: st.DataObj
 def check(data: bytes) -> None:
     """What is read can be written, and is the same when it is read again."""
     found = decode_frame(data, [])
-    for parcel in found:
-        for item in getattr(parcel.message, "items", getattr(parcel.message, "origins", ())):
+    for packet in found:
+        for item in getattr(packet.message, "items", getattr(packet.message, "origins", ())):
             assert item.origin > 0
             assert max(len(item.payloads) - 1, item.ack, item.mark) <= item.upto
             assert min(item.ack, item.mark) >= NOTHING
@@ -88,7 +88,7 @@ def check(data: bytes) -> None:
 
 
 def frame(**fields: object) -> bytes:
-    """A frame whose one parcel differs from a good one in these fields."""
+    """A frame whose one packet differs from a good one in these fields."""
     whole = Frame()
     whole.parcels.add(**{"uid": "q", "sender": 1, "receiver": 2, "version": 3, "edge": 3} | fields)  # type: ignore[arg-type]
     return whole.SerializeToString()
@@ -123,12 +123,12 @@ def test_what_makes_no_sense_is_told(data: bytes) -> None:
     assert len(faults) == 1
 
 
-def test_a_parcel_that_makes_no_sense_takes_no_other_with_it() -> None:
+def test_a_packet_that_makes_no_sense_takes_no_other_with_it() -> None:
     faults: list[str] = []
-    parcels = decode_frame(
+    packets = decode_frame(
         frame(activity=news()) + frame(edge=4, side=b"x") + frame(edge=0, side=b"y"), faults
     )
-    assert [type(parcel.message) for parcel in parcels] == [Activity, bytes]
+    assert [type(packet.message) for packet in packets] == [Activity, bytes]
     assert len(faults) == 1
 
 

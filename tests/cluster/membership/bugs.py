@@ -6,18 +6,18 @@ whom it was said, and that proof counts only for the process that was linked.
 
 from typing import Any, Final
 
+from cluster.membership.known_node import KnownNode
 from cluster.membership.leadership import Leadership
 from cluster.membership.membership import Membership, State
 from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import PartitionHealed, Resume
-from cluster.membership.peer import Peer
 from node.catalogue.commands import RenewLeases
 
 
 class RenewsByItself(Membership):
     """Its own heartbeats renew its lease: a minority would serve for ever."""
 
-    def _send_heartbeat(self, peer: Peer, now: float) -> None:
+    def _send_heartbeat(self, peer: KnownNode, now: float) -> None:
         super()._send_heartbeat(peer, now)
         self._lease_until_s = max(self._lease_until_s, now + self._options.lease_s)
 
@@ -68,7 +68,7 @@ class KeepsPartitions(Membership):
 class AsksForNoStatus(Membership):
     """Who has no status of a peer that came back waits until it changes."""
 
-    def _send_heartbeat(self, peer: Peer, now: float) -> None:
+    def _send_heartbeat(self, peer: KnownNode, now: float) -> None:
         peer.lacks_status = False
         super()._send_heartbeat(peer, now)
 
@@ -92,7 +92,7 @@ class DoesNotWaitAfterItsElection(_Led):
     """A new leader takes whom it has not heard for silent since ever."""
 
     class leadership(Leadership):
-        def _expires_s(self, peer: Peer) -> float:
+        def _expires_s(self, peer: KnownNode) -> float:
             return peer.followed_s + self._options.expiry_s
 
 
@@ -100,7 +100,7 @@ class WaitsForLessThanALease(_Led):
     """Half a lease is not enough."""
 
     class leadership(Leadership):
-        def _expires_s(self, peer: Peer) -> float:
+        def _expires_s(self, peer: KnownNode) -> float:
             return super()._expires_s(peer) - self._options.lease_s / 2
 
 
@@ -108,7 +108,7 @@ class DeclaresNobodyDown(_Led):
     """It waits for proof."""
 
     class leadership(Leadership):
-        def _expires_s(self, peer: Peer) -> float:
+        def _expires_s(self, peer: KnownNode) -> float:
             return float("inf")
 
 

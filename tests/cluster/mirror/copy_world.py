@@ -245,7 +245,7 @@ class CopyWorld:
         assert numbers_of(queue, loose, self.index.alive) == live
         self.copy, missing = Copy.taken_from(queue, live, loose, *self.means)
         assert missing == []
-        assert not self.copy.owed
+        assert not self.copy.missing
         assert queue.backlog.count == 0
         self.next_seq = self.copy.next_seq
 

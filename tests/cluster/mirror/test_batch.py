@@ -11,7 +11,7 @@ from cluster.mirror.batch import (
     Batch,
     Clock,
     Handover,
-    Roll,
+    Inventory,
     SenderGone,
     Step,
     SyncMode,
@@ -36,7 +36,7 @@ def steps() -> st.SearchStrategy[list[Step]]:
             NUMBERS.map(lambda first: enqueue(first, b"one", b"two")),
             ranges.map(Remove),
             ranges.map(lambda parts: Delivered(parts, 3)),
-            st.builds(Roll, NUMBERS, ranges, st.dictionaries(NUMBERS, NUMBERS, max_size=3)),
+            st.builds(Inventory, NUMBERS, ranges, st.dictionaries(NUMBERS, NUMBERS, max_size=3)),
             NUMBERS.map(Handover),
             st.booleans().map(SyncMode),
             st.integers(0, 2**63).map(Clock),
@@ -84,8 +84,8 @@ def test_what_is_cut_off_is_malformed(said: list[Step], cut: int) -> None:
 
 
 def test_roll_of_an_empty_queue() -> None:
-    batch = decode_batch(encode_batch(Batch(5, 0, {}, [Roll(3, (), {})])))
-    assert batch.steps == [Roll(3, (), {})]
+    batch = decode_batch(encode_batch(Batch(5, 0, {}, [Inventory(3, (), {})])))
+    assert batch.steps == [Inventory(3, (), {})]
 
 
 @pytest.mark.parametrize("step", [b"", bytes([16]), bytes([17]), bytes([18]), bytes([19]), bytes([99])])

@@ -92,56 +92,56 @@ def test_expiry_and_deliveries_come_along() -> None:
     assert queue.backlog.head_expiry != NEVER
 
 
-# --- what is owed ---
+# --- what is missing ---
 
 
-def test_sync_detection_what_is_requeued_is_still_owed() -> None:
+def test_sync_detection_what_is_requeued_is_still_missing() -> None:
     """sync_detection follower_synchronization: not synchronised until the unknown message is gone; a requeue is not
     that: it has its number still.
     """
     world = CopyWorld()
-    assert world.copy.owed is None, "nobody has said what there is"
-    world.copy.roll([range(1, 2)], 2)
+    assert world.copy.missing is None, "nobody has said what there is"
+    world.copy.take_inventory([range(1, 2)], 2)
     world.next_seq = 2
     world.enqueue([10])
     world.copy.delivered([range(1, 2)], 1)  # it came back to the queue
-    assert world.copy.owed == NumberSet([range(1, 2)])
+    assert world.copy.missing == NumberSet([range(1, 2)])
     world.remove(range(2, 3))
-    assert world.copy.owed == NumberSet([range(1, 2)]), (
+    assert world.copy.missing == NumberSet([range(1, 2)]), (
         "as many messages as the master has are not all of them"
     )
     world.remove(range(1, 2))
-    assert world.copy.owed is not None
-    assert not world.copy.owed
+    assert world.copy.missing is not None
+    assert not world.copy.missing
 
 
-def test_eager_sync_cancel_what_is_missing_stays_owed() -> None:
+def test_eager_sync_cancel_what_is_missing_stays_missing() -> None:
     """eager_sync_cancel: a synchronisation that stopped half-way has synchronised nothing; it may go on."""
     world = CopyWorld()
-    world.copy.roll([range(1, 11)], 11)
+    world.copy.take_inventory([range(1, 11)], 11)
     world.copy.install([world.make(1, [10] * 4, 0)])
-    assert world.copy.owed == NumberSet([range(5, 11)])
-    world.copy.roll([range(3, 11)], 11)  # another master
-    assert world.copy.owed == NumberSet([range(5, 11)])
+    assert world.copy.missing == NumberSet([range(5, 11)])
+    world.copy.take_inventory([range(3, 11)], 11)  # another master
+    assert world.copy.missing == NumberSet([range(5, 11)])
     assert seqs_of(world.copy) == [3, 4]
 
 
-def test_what_is_not_owed_is_not_installed() -> None:
+def test_what_is_not_missing_is_not_installed() -> None:
     """It was removed while it was on its way, or is here."""
     world = CopyWorld()
     world.copy.install([world.make(1, [10], 0)])
-    world.copy.roll([range(1, 5)], 5)
+    world.copy.take_inventory([range(1, 5)], 5)
     world.copy.remove([range(2, 3)])
     world.copy.install([world.make(1, [10] * 6, 0)])
     world.copy.install([world.make(1, [10] * 6, 0)])
     assert seqs_of(world.copy) == [1, 3, 4]
-    assert not world.copy.owed
+    assert not world.copy.missing
 
 
-def test_a_roll_of_more_than_there_can_be_makes_no_sense() -> None:
+def test_an_inventory_of_more_than_there_can_be_makes_no_sense() -> None:
     """A peer must not have us count for hours."""
     with pytest.raises(Malformed):
-        CopyWorld().copy.roll([range(1, 1 << 61)], 1 << 61)
+        CopyWorld().copy.take_inventory([range(1, 1 << 61)], 1 << 61)
 
 
 # --- on disk ---
@@ -150,7 +150,7 @@ def test_a_roll_of_more_than_there_can_be_makes_no_sense() -> None:
 def test_w7_what_is_installed_where_memory_is_short_goes_to_disk() -> None:
     """reliability §1.1 W7: newer messages have left memory, so older ones don't stay there."""
     world = CopyWorld()
-    world.copy.roll([range(1, 21)], 21)
+    world.copy.take_inventory([range(1, 21)], 21)
     world.next_seq = 21
     world.enqueue([10] * 4)
     assert world.copy.page_out(1 << 40) == 4 * (10 + MESSAGE_BYTES)
@@ -254,7 +254,7 @@ def test_missing_messages_are_said_and_owed() -> None:
     live = NumberSet([range(1, 6)])
     copy, missing = Copy.taken_from(queue, live, [], *world.means)
     assert missing == [lost.seqs]
-    assert copy.owed == NumberSet([lost.seqs])
+    assert copy.missing == NumberSet([lost.seqs])
     assert seqs_of(copy) == [3, 4, 5]
 
 
@@ -289,7 +289,7 @@ def test_blank_contents_are_with_nobody() -> None:
 
 
 def single(seq: int, message: Message) -> Enqueue:
-    """One message as a master sends it to who owes it."""
+    """One message as a master sends it to a copy that lacks it."""
     size = body_size(message.content)
     return Enqueue(
         message.envelope, seq, [message.content], 1, size, size, message.expires_at_ms, message.deliveries
@@ -343,7 +343,7 @@ class CopyMachine(RuleBasedStateMachine):
         world.copy.delivered([seqs], count)
 
     @rule(seed=seeds)
-    def roll(self, seed: int) -> None:
+    def take_inventory(self, seed: int) -> None:
         """A master says what there is: some of what is here, and of what never was."""
         random, world = Random(seed), self.world
         there = {seq for seq in world.model if random.random() < 0.9}
@@ -354,7 +354,7 @@ class CopyMachine(RuleBasedStateMachine):
         world.next_seq += 12
         world.master = {seq: each for seq, each in world._note(entry).items() if random.random() < 0.7}
         numbers = NumberSet(range(seq, seq + 1) for seq in there | world.master.keys())
-        world.copy.roll(numbers.ranges(), world.next_seq)
+        world.copy.take_inventory(numbers.ranges(), world.next_seq)
 
     @rule(seed=seeds)
     def install(self, seed: int) -> None:
@@ -433,7 +433,7 @@ class CopyMachine(RuleBasedStateMachine):
             return
         copy, world = self.world.copy, self.world
         assert seqs_of(copy) == sorted(world.model)
-        assert {seq for seqs in copy.owed or () for seq in seqs} == world.master.keys()
+        assert {seq for seqs in copy.missing or () for seq in seqs} == world.master.keys()
         assert (copy.memory_bytes > 0) is (copy._paged.count < len(copy.held))
 
     def teardown(self) -> None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from cluster.mirror.batch import Batch, Handover, Roll, SenderGone, Step, SyncMode, encode_batch
+from cluster.mirror.batch import Batch, Handover, Inventory, SenderGone, Step, SyncMode, encode_batch
 from cluster.mirror.follower import Follower
 from node.queue.number_set import NumberSet
 from node.queue.operations import Delivered, Enqueue, Remove
 from node.queue.run import Envelope
-from tests.cluster.mirror.test_leader import PERSISTENT, TRANSIENT, Disk
+from tests.cluster.mirror.test_replicator import PERSISTENT, TRANSIENT, Disk
 
 
 class Ring:
@@ -39,7 +39,7 @@ class Ring:
     def sync_mode(self, *, is_on: bool) -> None:
         self.modes.append(is_on)
 
-    def rolled(self) -> None:
+    def inventory_known(self) -> None:
         self.rolls += 1
 
 
@@ -49,7 +49,7 @@ class Copy:
     def __init__(self, *, is_durable: bool) -> None:
         self.is_durable = is_durable
         self.held = NumberSet()
-        self.owed: NumberSet | None = None
+        self.missing: NumberSet | None = None
         self.next_seq = 1
         self.counts: list[tuple[tuple[range, ...], int]] = []
 
@@ -61,23 +61,23 @@ class Copy:
     def remove(self, ranges: Iterable[range]) -> None:
         for seqs in ranges:
             self.held.discard(seqs)
-            if self.owed is not None:
-                self.owed.discard(seqs)
+            if self.missing is not None:
+                self.missing.discard(seqs)
 
     def delivered(self, ranges: tuple[range, ...], count: int) -> None:
         self.counts.append((ranges, count))
 
-    def roll(self, ids: Iterable[range], next_seq: int) -> None:
+    def take_inventory(self, ids: Iterable[range], next_seq: int) -> None:
         there = NumberSet(ids)
         self.held = there.minus(there.minus(self.held))
-        self.owed = there.minus(self.held)
+        self.missing = there.minus(self.held)
 
 
 class World:
-    def __init__(self, *, is_rolled: bool, is_durable: bool = True) -> None:
+    def __init__(self, *, has_inventory: bool, is_durable: bool = True) -> None:
         self.ring, self.disk = Ring(), Disk()
         self.copy = Copy(is_durable=is_durable)
-        self.follower = Follower(self.ring, self.copy, self.disk, is_rolled=is_rolled)  # type: ignore[arg-type]
+        self.follower = Follower(self.ring, self.copy, self.disk, has_inventory=has_inventory)  # type: ignore[arg-type]
         self.number = -1
         self.next_seq = 1
 
@@ -96,7 +96,7 @@ def enqueue(first: int, count: int, envelope: Envelope = TRANSIENT) -> Enqueue:
 
 
 def test_it_does_what_the_master_did() -> None:
-    world = World(is_rolled=True)
+    world = World(has_inventory=True)
     world.hear(enqueue(1, 5), senders={3: 8})
     world.hear(Remove((range(2, 4),)), Delivered((range(4, 5),), 2))
     assert world.copy.held.ranges() == [range(1, 2), range(4, 6)]
@@ -107,30 +107,30 @@ def test_it_does_what_the_master_did() -> None:
     assert world.follower.senders == {}
 
 
-def test_a_joiner_ignores_what_comes_before_its_roll() -> None:
-    """reliability §4.5: that belongs to the past, of which the Roll tells."""
-    world = World(is_rolled=False)
+def test_a_joiner_ignores_what_comes_before_its_inventory() -> None:
+    """reliability §4.5: that belongs to the past, of which the Inventory tells."""
+    world = World(has_inventory=False)
     world.hear(enqueue(1, 5), senders={3: 8})
-    world.hear(Roll(4, (range(1, 6),), {}))
+    world.hear(Inventory(4, (range(1, 6),), {}))
     assert not len(world.copy.held)
     assert world.follower.senders == {}
-    world.hear(enqueue(6, 1), Roll(9, (range(1, 7),), {3: 9}), enqueue(7, 2))
+    world.hear(enqueue(6, 1), Inventory(9, (range(1, 7),), {3: 9}), enqueue(7, 2))
     assert world.copy.held.ranges() == [range(7, 9)]
-    assert world.copy.owed is not None
-    assert world.copy.owed.ranges() == [range(1, 7)]
+    assert world.copy.missing is not None
+    assert world.copy.missing.ranges() == [range(1, 7)]
     assert world.follower.senders == {3: 9}
     assert world.ring.rolls == 1
 
 
 def test_natural_synchronisation() -> None:
     """reliability §2.3 follower_synchronization: unsynchronised until the unknown messages are gone, by number."""
-    world = World(is_rolled=False)
-    world.hear(Roll(9, (range(1, 3),), {}))
+    world = World(has_inventory=False)
+    world.hear(Inventory(9, (range(1, 3),), {}))
     world.hear(enqueue(3, 5))
     world.hear(Remove((range(3, 8),)))
     world.hear(Remove((range(1, 2),)))
     world.disk.sync()
-    assert not world.ring.is_done, "one that was requeued at the master is still owed"
+    assert not world.ring.is_done, "one that was requeued at the master is still missing"
     world.hear(Remove((range(2, 3),)))
     assert not world.ring.is_done, "not before all is on disk"
     world.disk.sync()
@@ -139,15 +139,15 @@ def test_natural_synchronisation() -> None:
 
 
 def test_roll_of_an_empty_queue_completes() -> None:
-    world = World(is_rolled=False, is_durable=False)
-    world.hear(Roll(9, (), {}))
+    world = World(has_inventory=False, is_durable=False)
+    world.hear(Inventory(9, (), {}))
     assert world.ring.is_done
 
 
 def test_marks_wait_for_a_disk_before_it_is_waited_for_itself() -> None:
     """Or one that passed in between would say that this disk has what it lacks."""
-    world = World(is_rolled=False)
-    world.hear(Roll(9, (), {}))
+    world = World(has_inventory=False)
+    world.hear(Inventory(9, (), {}))
     assert world.ring.counts == [], "a disk that hangs holds up nobody"
     world.disk.sync()
     assert world.ring.counts == [True]
@@ -157,8 +157,8 @@ def test_marks_wait_for_a_disk_before_it_is_waited_for_itself() -> None:
 
 
 def test_a_broken_disk_is_never_complete() -> None:
-    world = World(is_rolled=False)
-    world.hear(Roll(9, (), {}))
+    world = World(has_inventory=False)
+    world.hear(Inventory(9, (), {}))
     world.disk.sync(is_safe=False)
     assert not world.ring.is_done
     assert world.ring.counts == [False]
@@ -167,8 +167,8 @@ def test_a_broken_disk_is_never_complete() -> None:
 
 
 def test_a_disk_that_breaks_when_it_counts_is_never_complete() -> None:
-    world = World(is_rolled=False)
-    world.hear(Roll(9, (), {}))
+    world = World(has_inventory=False)
+    world.hear(Inventory(9, (), {}))
     world.disk.sync()
     world.disk.sync(is_safe=False)
     assert not world.ring.is_done
@@ -177,7 +177,7 @@ def test_a_disk_that_breaks_when_it_counts_is_never_complete() -> None:
 
 def test_disk_counts_when_it_has_it() -> None:
     """reliability §4.4 rule 2."""
-    world = World(is_rolled=True)
+    world = World(has_inventory=True)
     world.hear(enqueue(1, 1))
     assert world.ring.disk == {1: 0}, "nothing of it has to be on disk"
     world.hear(enqueue(2, 1, PERSISTENT))
@@ -189,7 +189,7 @@ def test_disk_counts_when_it_has_it() -> None:
 
 def two_origins_wait() -> None:
     """Two members' payloads wait for the disk, whose store joins waits that follow each other."""
-    world = World(is_rolled=True)
+    world = World(has_inventory=True)
     world.hear(enqueue(1, 1))
     world.hear(enqueue(2, 1, PERSISTENT))
     raw = encode_batch(Batch(4, 1, {}, [enqueue(3, 1, PERSISTENT)]))
@@ -204,29 +204,29 @@ def test_waits_of_two_origins_are_told_apart() -> None:
 
 
 def test_disk_that_breaks_counts_no_more() -> None:
-    world = World(is_rolled=True)
+    world = World(has_inventory=True)
     world.hear(enqueue(1, 1, PERSISTENT))
     world.disk.sync(is_safe=False)
     assert world.ring.disk == {}
 
 
 def test_transient_queue_asks_no_disk() -> None:
-    world = World(is_rolled=True, is_durable=False)
+    world = World(has_inventory=True, is_durable=False)
     world.hear(enqueue(1, 1, PERSISTENT))
     assert world.disk.asked == []
     assert world.ring.disk == {1: 0}
 
 
-def test_words_to_the_group() -> None:
-    """Also before the Roll: they concern every member."""
-    for is_rolled in (True, False):
-        world = World(is_rolled=is_rolled)
+def test_words_to_the_replica() -> None:
+    """Also before the Inventory: they concern every member."""
+    for has_inventory in (True, False):
+        world = World(has_inventory=has_inventory)
         world.hear(Handover(7), SyncMode(True), SyncMode(False))
         assert world.ring.handovers == [7]
         assert world.ring.modes == [True, False]
 
 
 def test_payload_of_who_was_alone_is_empty() -> None:
-    world = World(is_rolled=True)
+    world = World(has_inventory=True)
     world.follower.deliver(1, 0, [b""])
     assert world.ring.disk == {1: 0}

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.gm_ring.messages import Activity, Item
-from cluster.gm_ring.wire import encode_parcel
+from cluster.gm_ring.wire import encode_packet
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import GiveUp, TransferMaster
@@ -37,9 +37,9 @@ def confuse(cluster: DiskCluster, node: str) -> None:
     gap = Activity(view.version, member.edge, [Item(left, 1000, [], 1000, -1)])
     name = next(each.node for each in view.members if each.id == left)
     mirrors = cluster[node].mirrors
-    mirrors.receive(name, [encode_parcel(record.uid, left, member.id, gap)])
+    mirrors.receive(name, [encode_packet(record.uid, left, member.id, gap)])
     known = mirrors._known[record.uid]
-    assert known.group is None or known.group.is_lost
+    assert known.replica is None or known.replica.is_lost
 
 
 def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
@@ -68,7 +68,7 @@ def test_a_mirror_that_left_the_ring_gets_another_copy(node: str) -> None:
 def test_who_left_the_ring_is_not_promoted(monkeypatch: pytest.MonkeyPatch) -> None:
     """R11: what it asks for is lost, and the others die meanwhile: it has what it had and counts as nothing."""
     cluster = five_messages("n1", "n2", "n3")
-    known = cluster.group("n2")
+    known = cluster.replica("n2")
     with monkeypatch.context() as patch:
         patch.setattr(known, "propose", lambda change: None)
         confuse(cluster, "n2")
@@ -182,9 +182,9 @@ def test_a_master_that_lacks_messages_hands_over_all_the_same() -> None:
     """The new master hears the last word of the one before, though that one's copy lacks something."""
     cluster = five_messages("n1", "n2", "n3")
     before = id_on(cluster, "n1")
-    group = cluster.group("n1")
-    assert group.leader is not None
-    group.leader.live.add(range(100, 103))  # which no queue and no client has
+    replica = cluster.replica("n1")
+    assert replica.replicator is not None
+    replica.replicator.live.add(range(100, 103))  # which no queue and no client has
     heir = id_on(cluster, "n3")
     cluster.submit(ChangeView("/", "q", record_of(cluster).uid, TransferMaster(before, heir)))
     cluster.advance(3.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.mirror.caretaker import KEPT_S
+from cluster.mirror.policy_reconciler import KEPT_S
 from node.amqp.methods import BasicConsume
 from node.catalogue.commands import RemoveMember, SetPolicy
 from tests.cluster.mirror.test_damage import flip, is_whole, losses, pass_time, paths

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.gm_ring.wire import encode_parcel
+from cluster.gm_ring.wire import encode_packet
 from cluster.mirror.side import Probe, encode_side
 from node.amqp.methods import (
     BasicAck,
@@ -135,10 +135,10 @@ def stored_on(cluster: disk_cluster.DiskCluster, node: str) -> set[str]:
     return {part for parts in paths for part in parts if len(part) == 32}
 
 
-# parcels
+# packets
 
 
-def test_parcels_for_members_that_are_not_known_yet_wait_for_them() -> None:
+def test_packets_for_members_that_are_not_known_yet_wait_for_them() -> None:
     """§4.3 R1: n2 hears of n1's broadcasts before it hears of the queue, and of the view that has another mirror."""
     cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
@@ -169,13 +169,13 @@ def test_catch_up_of_a_member_that_is_not_known_yet_waits_for_its_view() -> None
         cluster.apply_all("n1")
     assert cluster.view().member_on("n2") is not None
     cluster.hop("n1", "n2")
-    assert cluster["n2"].mirrors._post._early
+    assert cluster["n2"].mirrors._packets._early
     cluster.apply_all("n2")
-    assert not cluster["n2"].mirrors._post._early
-    assert cluster.group("n2").member.is_active
+    assert not cluster["n2"].mirrors._packets._early
+    assert cluster.replica("n2").member.is_active
 
 
-def test_who_is_meant_by_a_parcel_is_a_member_and_not_a_node() -> None:
+def test_who_is_meant_by_a_packet_is_a_member_and_not_a_node() -> None:
     """A former member of this node was asked; it is no more."""
     cluster = mirrored("n1", "n2")
     former = cluster.view().member_on("n2")
@@ -187,14 +187,14 @@ def test_who_is_meant_by_a_parcel_is_a_member_and_not_a_node() -> None:
     assert new is not None
     cluster.is_held = True
     for receiver, answers in ((former.id, 0), (new.id, 1)):
-        parcel = encode_parcel(uid, master, receiver, encode_side(Probe(0)), cluster.view().version)
-        cluster["n2"].mirrors.receive("n1", [parcel])
+        packet = encode_packet(uid, master, receiver, encode_side(Probe(0)), cluster.view().version)
+        cluster["n2"].mirrors.receive("n1", [packet])
         cluster.settle()
         assert len(frames_to(cluster, "n1")) == answers
 
 
-def test_parcels_of_another_queue_s_member_go_nowhere() -> None:
-    """W14: parcels on their way while the queue is deleted, and declared again."""
+def test_packets_of_another_queue_s_member_go_nowhere() -> None:
+    """W14: packets on their way while the queue is deleted, and declared again."""
     cluster = mirrored("n1", "n2")
     cluster.is_held = True
     client = publisher_of(cluster["n1"])
@@ -214,7 +214,7 @@ def test_parcels_of_another_queue_s_member_go_nowhere() -> None:
     cluster.settle()
     assert cluster.contents("n2") == [(b"new", True)]
     cluster.advance(100.0)
-    assert not cluster["n2"].mirrors._post._early
+    assert not cluster["n2"].mirrors._packets._early
     assert cluster["n2"].faults == []
 
 
@@ -328,7 +328,7 @@ def test_unmirror_and_the_way_back() -> None:
     record = record_of(cluster)
     assert record.view is None
     assert (record.home, record.uid) == ("n1", uid)
-    assert cluster.queue("n1").mirror is None
+    assert cluster.queue("n1").replicator is None
     assert stored_on(cluster, "n2") == set()
     publish(cluster, "n2", b"3")
     consumer.send(1, BasicAck(delivery_tag=1))
@@ -613,7 +613,7 @@ def test_a_copy_that_becomes_a_queue_is_not_dropped_when_the_policy_goes(
     cluster.settle()
     cluster.submit(ClearPolicy("/", "ha"))
     cluster.advance(3.0)
-    assert not cluster.group("n2").is_acting
+    assert not cluster.replica("n2").is_acting
     filled.pop()()
     cluster.advance(3.0)
     assert record_of(cluster).view is None

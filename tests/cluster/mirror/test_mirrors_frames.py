@@ -4,8 +4,8 @@ import pytest
 
 from cluster.errors import Malformed
 from cluster.gm_ring import member, parts
-from cluster.gm_ring.wire import encode_parcel
-from cluster.mirror import group, leader, post
+from cluster.gm_ring.wire import encode_packet
+from cluster.mirror import packet_queue, replica, replicator
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import DeleteQueue
 from tests.kit.cluster import RING
@@ -25,12 +25,12 @@ def test_l3_nonsense_of_a_node_is_a_fault_of_that_node_only() -> None:
     cluster = mirrored("n1", "n2", "n3")
     uid = record_of(cluster).uid
     ids = [member.id for member in cluster.view().members]
-    side = encode_parcel(uid, ids[1], ids[0], b"\xff\xff")
+    side = encode_packet(uid, ids[1], ids[0], b"\xff\xff")
     cluster["n2"].mirrors.receive("n1", [b"\xff" + side])
     cluster["n1"].mirrors.receive("n2", [side])
     assert [node for node, _ in cluster["n2"].faults] == ["n1"]
     assert [node for node, _ in cluster["n1"].faults] == ["n2"]
-    assert cluster.group("n1").is_acting
+    assert cluster.replica("n1").is_acting
 
 
 def test_nonsense_takes_nothing_else_with_it() -> None:
@@ -38,7 +38,7 @@ def test_nonsense_takes_nothing_else_with_it() -> None:
     cluster = mirrored("n1", "n2", "n3")
     uid = record_of(cluster).uid
     ids = [member.id for member in cluster.view().members]
-    side = encode_parcel(uid, ids[1], ids[0], b"\xff\xff")
+    side = encode_packet(uid, ids[1], ids[0], b"\xff\xff")
     cluster.is_held = True
     client = publisher_of(cluster["n1"])
     client.publish(1, "q", b"1", properties=PERSISTENT)
@@ -56,7 +56,7 @@ def test_who_passes_on_nonsense_is_not_to_blame_for_it() -> None:
     publish(cluster, "n1", b"1")
     before = id_on(cluster, "n3")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster.group("n3").follower, "deliver", _refuse)
+        patch.setattr(cluster.replica("n3").follower, "deliver", _refuse)
         publish(cluster, "n1", b"2")
     cluster.advance(3.0)
     assert [node.faults for node in cluster] == [[], [], []]
@@ -73,8 +73,8 @@ def test_no_frame_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much waits: a new right neighbour is told all of it at once."""
     monkeypatch.setattr(parts, "PART_MAX_BYTES", 3000)
     monkeypatch.setattr(member, "PART_MAX_BYTES", 3000)
-    monkeypatch.setattr(leader, "BATCH_BYTES", 3000)
-    monkeypatch.setattr(post, "FRAME_MAX_BYTES", 3000)
+    monkeypatch.setattr(replicator, "BATCH_BYTES", 3000)
+    monkeypatch.setattr(packet_queue, "FRAME_MAX_BYTES", 3000)
     cluster = mirrored("n1", "n2", "n3")
     cluster.is_held = True
     client = publisher_of(cluster["n1"])
@@ -94,7 +94,7 @@ def test_no_frame_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_much_under_way_at_a_node_holds_up_its_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its queues has less than a queue may have."""
-    monkeypatch.setattr(group, "NODE_BYTES", 5000)
+    monkeypatch.setattr(replica, "NODE_BYTES", 5000)
     cluster = mirrored("n1", "n2", "n3")
     cluster.declare_mirrored("q2", "n1", "n2", "n3")
     cluster.is_held = True
@@ -102,11 +102,11 @@ def test_too_much_under_way_at_a_node_holds_up_its_publishers(monkeypatch: pytes
     for name in ("q", "q2"):
         client.publish(1, name, *(b"x" * 1000 for _ in range(3)), properties=PERSISTENT)
         cluster["n1"].turn()
-    leaders = [cluster.group("n1", name).leader for name in ("q", "q2")]
-    assert [each is not None and each.is_congested for each in leaders] == [True, True]
+    replicators = [cluster.replica("n1", name).replicator for name in ("q", "q2")]
+    assert [each is not None and each.is_congested for each in replicators] == [True, True]
     cluster.is_held = False
     cluster.settle()
-    assert [each is not None and each.is_congested for each in leaders] == [False, False]
+    assert [each is not None and each.is_congested for each in replicators] == [False, False]
     assert cluster["n1"].mirrors.own_bytes == 0
     cluster.submit(DeleteQueue("/", "q"))
     cluster.settle()

@@ -18,7 +18,7 @@ from node.catalogue.mirrors.views import (
     changed,
     created,
 )
-from tests.cluster.mirror.caretaker_world import queue
+from tests.cluster.mirror.reconciler_world import queue
 
 ADD = AddMirror("c", 3)
 TWO = created(0, [("a", 1), ("b", 2)])

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from cluster.gm_ring.messages import Activity
-from cluster.gm_ring.wire import Parcel
+from cluster.gm_ring.wire import RingPacket
 from cluster.mirror.batch import Batch, encode_batch
 from cluster.mirror.follower import Follower
-from cluster.mirror.post import EARLY_AGE_MAX, Post
+from cluster.mirror.packet_queue import EARLY_AGE_MAX, PacketQueue
 from cluster.mirror.side import Pull, Report, decode_side, encode_side
 from node.amqp.methods import BasicAck, BasicGet, BasicNack, ConfirmSelect
 from node.catalogue.commands import DeclareQueue, SetPolicy
@@ -17,8 +17,8 @@ from node.store.waiting import Waiting
 from tests.cluster.mirror.test_follower import Copy as FollowerCopy
 from tests.cluster.mirror.test_follower import Ring as FollowerRing
 from tests.cluster.mirror.test_follower import enqueue
-from tests.cluster.mirror.test_leader import PERSISTENT
-from tests.cluster.mirror.test_leader import World as LeaderWorld
+from tests.cluster.mirror.test_replicator import PERSISTENT
+from tests.cluster.mirror.test_replicator import World as ReplicatorWorld
 from tests.kit.cluster import RingCluster, client_of
 from tests.kit.disk_cluster import PERSISTENT as PERSISTENT_MESSAGE
 from tests.kit.disk_cluster import DiskCluster, publisher_of
@@ -59,15 +59,15 @@ def test_a_member_reports_though_it_has_nothing(last: int) -> None:
     assert decode_side(encode_side(Report(last))) == Report(last)
 
 
-def test_early_parcels_of_deleted_queues_go() -> None:
+def test_early_packets_of_deleted_queues_go() -> None:
     """What comes for a queue that this node has dropped already is not kept for ever."""
-    post = Post(lambda node, frame: None)
-    post.put_by("n2", Parcel("q1", 1, 2, 3, 3, Activity(3, 3, [])))
+    packet_queue = PacketQueue(lambda node, frame: None)
+    packet_queue.put_by("n2", RingPacket("q1", 1, 2, 3, 3, Activity(3, 3, [])))
     for _ in range(EARLY_AGE_MAX):
-        post.age()
-    post.put_by("n2", Parcel("q2", 1, 2, 3, 3, Activity(3, 3, [])))
-    post.age()
-    assert [parcel.uid for _, parcel in post.take_early()] == ["q2"]
+        packet_queue.age()
+    packet_queue.put_by("n2", RingPacket("q2", 1, 2, 3, 3, Activity(3, 3, [])))
+    packet_queue.age()
+    assert [packet.uid for _, packet in packet_queue.take_early()] == ["q2"]
 
 
 def test_a_mirror_whose_first_word_is_that_it_wants_nothing() -> None:
@@ -78,12 +78,12 @@ def test_a_mirror_whose_first_word_is_that_it_wants_nothing() -> None:
     record = cluster["n1"].broker.catalogue.queue("/", "q")
     assert record is not None
     assert record.view is not None
-    group = cluster["n1"].mirrors._known[record.uid].group
+    replica = cluster["n1"].mirrors._known[record.uid].replica
     mirror = record.view.member_on("n2")
-    assert group is not None
+    assert replica is not None
     assert mirror is not None
-    group.receive(Parcel(record.uid, mirror.id, group.id, 2, 0, encode_side(Pull(1))))
-    assert group.sync_progress == {}
+    replica.receive(RingPacket(record.uid, mirror.id, replica.id, 2, 0, encode_side(Pull(1))))
+    assert replica.sync_progress == {}
 
 
 class JoiningDisk:
@@ -101,7 +101,7 @@ def test_waits_for_the_disk_of_two_members_stay_two() -> None:
     other, and member 5 comes after broadcast 4 of member 1.
     """
     ring, disk = FollowerRing(), JoiningDisk()
-    follower = Follower(ring, FollowerCopy(is_durable=True), disk, is_rolled=True)  # type: ignore[arg-type]
+    follower = Follower(ring, FollowerCopy(is_durable=True), disk, has_inventory=True)  # type: ignore[arg-type]
 
     def payload(seq: int) -> bytes:
         return encode_batch(Batch(seq + 1, 0, {}, [enqueue(seq, 1, PERSISTENT)]))
@@ -115,12 +115,12 @@ def test_waits_for_the_disk_of_two_members_stay_two() -> None:
 
 def test_who_waits_for_mirrors_that_are_no_more_waits_for_the_disk() -> None:
     """reliability §4.4: the policy is taken away while a persistent message is on its way to the only disk."""
-    world = LeaderWorld(is_alone=True)
+    world = ReplicatorWorld(is_alone=True)
     world.publish(b"a", envelope=PERSISTENT)
-    world.leader.await_stable(world.client, 1, 1, is_kept=True)
-    world.leader.flush()
-    world.leader.go_on_alone()
-    world.leader.abandon(is_safe=True)
+    world.replicator.await_stable(world.client, 1, 1, is_kept=True)
+    world.replicator.flush()
+    world.replicator.go_on_alone()
+    world.replicator.abandon(is_safe=True)
     assert world.client.settled == []
     world.disk.sync()
     assert world.client.settled == [(1, 1, True)]

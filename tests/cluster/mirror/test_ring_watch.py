@@ -78,7 +78,7 @@ def test_who_is_idle_is_not_looked_at() -> None:
     cluster = mirrored("n1", "n2", "n3")
     publish(cluster, "n1", b"1")
     cluster.wait(2.0)
-    assert [list(node.mirrors._restless) for node in cluster] == [[], [], []]
+    assert [list(node.mirrors._needing_attention) for node in cluster] == [[], [], []]
 
 
 # --- while a master hands over ----------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_who_declines_does_not_begin_when_the_last_word_comes_after_all() -> Non
     cluster = mirrored("n1", "n2", "n3")
     cluster.cut("n2", "n3")
     cluster.transfer("q", "n3")
-    heir = cluster.group("n3")
+    heir = cluster.replica("n3")
     cluster.wait(9.0)
     cluster.is_held = True
     cluster.wait(2.0)
@@ -123,7 +123,7 @@ def test_who_declines_does_not_begin_when_the_last_word_comes_after_all() -> Non
     cluster.cut_links.clear()
     cluster.hop("n1", "n2", "n3")
     assert heir.view.master == heir.id
-    assert heir.leader is None
+    assert heir.replicator is None
     cluster.is_held = False
     cluster.settle()
     assert cluster.view().master_node == "n1"

@@ -30,35 +30,35 @@ from tests.kit.store_bench import EMBED_MAX_BYTES, Bench
 
 
 class FakeCopy:
-    """What is owed, and what came."""
+    """What is missing, and what came."""
 
-    def __init__(self, *owed: range) -> None:
-        self.owed: NumberSet | None = NumberSet(owed)
+    def __init__(self, *missing: range) -> None:
+        self.missing: NumberSet | None = NumberSet(missing)
         self.installed: list[int] = []
         self.epoch_s = 7.0
 
     def install(self, entries: Iterable[Enqueue]) -> None:
-        assert self.owed is not None
+        assert self.missing is not None
         for entry in entries:
-            for part in self.owed.intersection(entry.seqs):
+            for part in self.missing.intersection(entry.seqs):
                 self.installed += part
-                self.owed.discard(part)
+                self.missing.discard(part)
 
 
 class Mirror:
     """A target whose messages to the master are in `sent`."""
 
-    def __init__(self, *owed: range, is_rolled: bool = True, spare: Spare | None = None) -> None:
-        self.copy = FakeCopy(*owed)
-        if not is_rolled:
-            self.copy.owed = None
+    def __init__(self, *missing: range, has_inventory: bool = True, spare: Spare | None = None) -> None:
+        self.copy = FakeCopy(*missing)
+        if not has_inventory:
+            self.copy.missing = None
         self.sent: list[Pull] = []
         self.done = 0
         self.is_congested = False
         self.target = SyncTarget(
             self.copy,
             self._send,
-            is_rolled=is_rolled,
+            has_inventory=has_inventory,
             on_done=self._done,
             is_congested=lambda: self.is_congested,
             spare=spare,
@@ -90,7 +90,7 @@ class Mirror:
 # --- asking -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_owed_is_pulled_and_each_chunk_taken() -> None:
+def test_what_is_missing_is_pulled_and_each_chunk_taken() -> None:
     mirror = Mirror(range(1, 5), range(7, 9))
     assert mirror.target.start()
     assert mirror.take() == [Pull(1, (range(1, 5), range(7, 9)), 0, 0, 6)]
@@ -216,8 +216,8 @@ def test_what_was_removed_at_the_master_is_no_longer_waited_for() -> None:
     mirror = Mirror(range(1, 3))
     mirror.target.start()
     mirror.give(1, is_end=True)
-    assert mirror.copy.owed is not None
-    mirror.copy.owed.discard(range(2, 3))  # a Remove came by the ring
+    assert mirror.copy.missing is not None
+    mirror.copy.missing.discard(range(2, 3))  # a Remove came by the ring
     mirror.target.tick(100.01)
     assert (mirror.done, mirror.target.progress.is_running) == (1, False)
 
@@ -242,7 +242,7 @@ def test_eager_sync_of_a_synchronised_queue_is_a_no_op() -> None:
     mirror = Mirror()
     assert not mirror.target.start()
     assert (mirror.take(), mirror.done) == ([], 0)
-    mirror.copy.owed = None  # what a follower makes of it
+    mirror.copy.missing = None  # what a follower makes of it
     assert not mirror.target.start()
 
 
@@ -306,13 +306,13 @@ def test_w7_a_mirror_that_is_short_of_room_takes_no_more() -> None:
 
 
 def test_another_master_is_asked_from_the_beginning() -> None:
-    """reliability §2.3: the master changes in the middle; its Roll says what is owed now."""
+    """reliability §2.3: the master changes in the middle; its Inventory says what is missing now."""
     mirror = Mirror(range(1, 9))
     mirror.target.start()
     mirror.give(1, 2)
     mirror.take()
-    mirror.copy.owed = NumberSet([range(3, 8)])
-    mirror.target.rolled()
+    mirror.copy.missing = NumberSet([range(3, 8)])
+    mirror.target.inventory_known()
     assert mirror.take() == [Pull(2, (range(3, 8),), 0, 2, 5)]
     mirror.give(3, request=1)
     assert mirror.copy.installed == [1, 2]
@@ -326,25 +326,25 @@ def test_who_is_refused_waits_for_another_master() -> None:
     mirror.target.chunk(Chunk(1, is_end=True, is_refused=True))
     assert mirror.wait_s == REFUSED_S
     mirror.take()
-    mirror.target.rolled()
+    mirror.target.inventory_known()
     assert [pull.ranges for pull in mirror.take()] == [(range(1, 9),)]
 
 
-def test_who_knows_nothing_yet_waits_for_the_roll() -> None:
-    mirror = Mirror(is_rolled=False)
+def test_who_knows_nothing_yet_waits_for_the_inventory() -> None:
+    mirror = Mirror(has_inventory=False)
     assert mirror.target.start()
     mirror.target.tick(1e6)
     assert (mirror.take(), mirror.target.progress.is_running) == ([], True)
-    mirror.copy.owed = NumberSet([range(1, 3)])
-    mirror.target.rolled()
+    mirror.copy.missing = NumberSet([range(1, 3)])
+    mirror.target.inventory_known()
     assert [pull.ranges for pull in mirror.take()] == [(range(1, 3),)]
 
 
-def test_a_roll_of_nothing_ends_it() -> None:
-    mirror = Mirror(is_rolled=False)
+def test_an_inventory_of_nothing_ends_it() -> None:
+    mirror = Mirror(has_inventory=False)
     mirror.target.start()
-    mirror.copy.owed = NumberSet()
-    mirror.target.rolled()
+    mirror.copy.missing = NumberSet()
+    mirror.target.inventory_known()
     assert (mirror.take(), mirror.done, mirror.target.progress.is_running) == ([], 1, False)
 
 
@@ -360,14 +360,14 @@ class Pair:
         self.done = 0
         record = QueueRecord("/", "q", "uid")
         self.copy = Copy(record, MemoryStorage(), lambda contents, is_kept: 0, lambda: 1000.0, MUCH)
-        self.target = SyncTarget(self.copy, self.pulls.append, is_rolled=False, on_done=self._done)
+        self.target = SyncTarget(self.copy, self.pulls.append, has_inventory=False, on_done=self._done)
 
     def _done(self) -> None:
         self.done += 1
 
-    def roll(self, *ids: range) -> None:
-        self.copy.roll(ids, self.master.queue.next_seq)
-        self.target.rolled()
+    def take_inventory(self, *ids: range) -> None:
+        self.copy.take_inventory(ids, self.master.queue.next_seq)
+        self.target.inventory_known()
 
     def run(self, turns: int = 10_000) -> None:
         """Until there is nothing to do but wait for the disk."""
@@ -393,7 +393,7 @@ class Pair:
 def test_a_queue_in_memory_is_synchronised() -> None:
     pair = Pair(Master(20_000, 9))
     pair.target.start()
-    pair.roll(range(1, 20_001))
+    pair.take_inventory(range(1, 20_001))
     pair.run()
     assert pair.copy.held.ranges() == [range(1, 20_001)]
     assert (pair.done, pair.target.progress) == (1, SyncProgress(20_000, 20_000, is_running=False))
@@ -405,7 +405,7 @@ def test_a_paged_queue_is_synchronised() -> None:
     master.queue.backlog.page_out(MUCH, 30)
     pair = Pair(master)
     pair.target.start()
-    pair.roll(range(1, 101))
+    pair.take_inventory(range(1, 101))
     for _ in range(100):
         pair.run()
         storage.answer_all()
@@ -442,7 +442,7 @@ def test_a_queue_in_a_real_store_is_synchronised() -> None:
         master.away.append(run)
     pair = Pair(master)
     pair.target.start()
-    pair.roll(range(1, len(bodies) + 1))
+    pair.take_inventory(range(1, len(bodies) + 1))
     for _ in range(500):
         pair.run()
         bench.settle()
@@ -458,7 +458,7 @@ def test_a_queue_is_synchronised_while_it_is_consumed_and_published_to() -> None
     master = Master(200, batch=8)
     pair = Pair(master)
     pair.target.start()
-    pair.roll(range(1, 201))
+    pair.take_inventory(range(1, 201))
     for turn in range(200):
         pair.run(1)
         taken = master.queue.get(0.0)
@@ -481,7 +481,7 @@ def test_w6_a_priority_queue_is_sent_once() -> None:
         master.queue.enqueue(Batch(envelope(priority=seq % 7), [content(b"%03d" % seq)], 3), 0.0)
     pair = Pair(master)
     pair.target.start()
-    pair.roll(range(1, 301))
+    pair.take_inventory(range(1, 301))
     pair.run()
     assert (pair.done, pair.copy.held.ranges()) == (1, [range(1, 301)])
     assert pair.target.progress.installed == 300
@@ -494,7 +494,7 @@ def test_a_missing_message_does_not_hold_up_the_others() -> None:
     lost = master.queue.backlog.take(1)
     assert list(lost.seqs) == [1]
     pair.target.start()
-    pair.roll(range(1, 51))
+    pair.take_inventory(range(1, 51))
     for _ in range(5):
         pair.run()
         pair.later()

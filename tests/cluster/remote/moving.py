@@ -22,7 +22,7 @@ def move(cluster: Cluster, how: str) -> None:
         cluster.crash("n1")
     cluster.settle()
     queue = cluster["n2"].broker.vhosts["/"].queues.get("q")
-    assert queue is None or (isinstance(queue, Queue) and queue.mirror is not None)
+    assert queue is None or (isinstance(queue, Queue) and queue.replicator is not None)
 
 
 def deliveries(client: Client) -> list[tuple[bytes, bool]]:

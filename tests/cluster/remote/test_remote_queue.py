@@ -154,7 +154,7 @@ def test_refusals_within_one_run_are_told_apart(cluster: Cluster) -> None:
     queue = remote(cluster["n1"], "short")
     heard: list[tuple[list[int], bool]] = []
     envelope, contents = run_of_bodies(b"11", b"22", b"3")
-    queue.publish(Batch(envelope, contents, -1), acceptance(3, heard))
+    queue.publish(Batch(envelope, contents, -1), pending_publish(3, heard))
     cluster.settle()
     assert heard == [([1], False)]
 
@@ -165,10 +165,10 @@ def run_of_bodies(*bodies: bytes):  # type: ignore[no-untyped-def]
     return envelope(), [content(body) for body in bodies]
 
 
-def acceptance(count: int, heard: list[tuple[list[int], bool]]):  # type: ignore[no-untyped-def]
-    from node.queue.acceptance import Acceptance
+def pending_publish(count: int, heard: list[tuple[list[int], bool]]):  # type: ignore[no-untyped-def]
+    from node.queue.pending_publish import PendingPublish
 
-    made = Acceptance(count)
+    made = PendingPublish(count)
     made.expect()
     made.end(lambda done: heard.append((sorted(done.refused), done.is_lost)))
     return made
@@ -183,7 +183,7 @@ def test_long_runs_are_cut_and_answered_once(cluster: Cluster) -> None:
     half = FRAME_MAX_BYTES // 2 - 100
     envelope, contents = run_of_bodies(*[bytes(half)] * 5, bytes(FRAME_MAX_BYTES * 2))
     before = cluster["n1"].frame_count
-    queue.publish(Batch(envelope, contents, -1), acceptance(6, heard))
+    queue.publish(Batch(envelope, contents, -1), pending_publish(6, heard))
     cluster["n1"].turn()
     assert cluster["n1"].frame_count == before + 4
     cluster.settle()
@@ -459,7 +459,7 @@ def test_a_queue_whose_home_is_down_answers_nothing(cluster: Cluster) -> None:
     cluster.settle()
     heard: list[tuple[list[int], bool]] = []
     envelope, contents = run_of_bodies(b"1")
-    queue.publish(Batch(envelope, contents, 1), acceptance(1, heard))
+    queue.publish(Batch(envelope, contents, 1), pending_publish(1, heard))
     queue.publish(Batch(envelope, contents, 1), None)
     assert heard == [([], True)]
     from node.amqp.errors import ProtocolError

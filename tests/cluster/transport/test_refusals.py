@@ -18,7 +18,7 @@ from cluster.transport.interface import (
     PeerRefused,
     Unreachable,
 )
-from cluster.transport.peer import greet
+from cluster.transport.peer_link import greet
 from cluster.transport.peer_pb2 import Handshake
 from cluster.transport.security import Security
 from cluster.transport.wire import MESSAGE_BYTES_MAX, OutgoingStream, StreamEnded, open_channel

@@ -12,7 +12,7 @@ from node.app import Node
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import PutVhost, RestoreMember, RestoreQueue, SetPolicy
 from node.catalogue.mirrors.views import TookOver, TransferMaster, View, changed, created, died
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 from node.io.control import EX_UNAVAILABLE, ControlError
 from node.statistics.rows import Row
 
@@ -25,7 +25,7 @@ QUEUE = QueueRecord("/", "q", "1" * 32, durable=True, home=A, view=ALL)
 def catalogue_of(*records: QueueRecord, draining: str = "", down: str = "") -> Catalogue:
     catalogue = Catalogue()
     members = [
-        Member(name, f"{name}:1", name, "disc", incarnation, name != down, name == draining)
+        ClusterMember(name, f"{name}:1", name, "disc", incarnation, name != down, name == draining)
         for name, incarnation in NODES
     ]
     for command in (PutVhost("/"), *map(RestoreMember, members), *map(RestoreQueue, records)):

@@ -22,8 +22,8 @@ from node.broker.event_exchange import EVENT_EXCHANGE, WAITING_MAX, EventExchang
 from node.catalogue import commands
 from node.catalogue.commands import Command
 from node.catalogue.records import UserLimits
+from node.client.endpoint import ClientEndpoint
 from node.client.observer import Observer, Observers
-from node.client.peer import Peer
 from tests.kit.world import EPOCH_S, Client, World
 
 
@@ -176,7 +176,7 @@ def test_who_never_spoke_was_no_connection(events: Events) -> None:
 
 
 def test_requests_over_http_are_no_connections(events: Events) -> None:
-    direct = events.world.connect(Peer(address="", local=""))
+    direct = events.world.connect(ClientEndpoint(address="", local=""))
     direct.shake_hands()
     direct.lose()
     assert events.keys() == ["user.authentication.success"]

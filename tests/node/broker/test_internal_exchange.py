@@ -19,10 +19,10 @@ def test_messages_go_to_who_is_bound() -> None:
     client.received()
     exchange = InternalExchange(world.broker, "/", NAME)
     for key in ("one", "two", "one"):
-        post = exchange.open(key)
-        assert post is not None
-        assert post.congested == []
-        post.send(Properties(app_id="x"), b"body")
+        route = exchange.open(key)
+        assert route is not None
+        assert route.congested == []
+        route.send(Properties(app_id="x"), b"body")
     assert (world.queue("a").backlog.count, world.queue("b").backlog.count) == (3, 2)
     assert world.queue("a").counters.publish == 0, "nobody's publishes"
 

@@ -29,7 +29,7 @@ from node.catalogue.events import (
     MemberUp,
     QueueDeleted,
 )
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 from node.catalogue.snapshot import everything, snapshot
 
 A, B = "a@host", "b@host"
@@ -61,13 +61,13 @@ def events_of(catalogue: Catalogue, command: Command[object]) -> list[Event]:
 def test_a_node_joins_once() -> None:
     catalogue = Catalogue()
     assert catalogue.apply(put(A)) is True
-    member = Member(A, f"{A}:1", f"id of {A}")
+    member = ClusterMember(A, f"{A}:1", f"id of {A}")
     assert catalogue.take_events() == [MemberPut(member)]
     assert catalogue.apply(put(A)) is False
     assert catalogue.take_events() == []
     assert catalogue.member(A) == member
     assert catalogue.apply(PutMember(A, "elsewhere:1", f"id of {A}", "ram")) is False
-    assert catalogue.take_events() == [MemberPut(Member(A, "elsewhere:1", f"id of {A}", "ram"))]
+    assert catalogue.take_events() == [MemberPut(ClusterMember(A, "elsewhere:1", f"id of {A}", "ram"))]
 
 
 def test_two_nodes_with_one_name(catalogue: Catalogue) -> None:
@@ -90,7 +90,7 @@ def test_incarnations_rise_over_all_nodes(catalogue: Catalogue) -> None:
     assert catalogue.apply(NodeDown(A, 1)) is True
     assert catalogue.apply(up(A)) == 3
     assert catalogue.apply(up(B)) == 4
-    assert catalogue.member(A) == Member(A, f"{A}:2", f"id of {A}", "disc", 3, is_up=True)
+    assert catalogue.member(A) == ClusterMember(A, f"{A}:2", f"id of {A}", "disc", 3, is_up=True)
 
 
 def test_a_start_ends_the_former_incarnation(catalogue: Catalogue) -> None:

@@ -100,7 +100,7 @@ def test_undecodable_arguments() -> None:
     assert connection_error(client) == (501, "FRAME_ERROR - cannot decode <<0>>", (60, 10))
 
 
-def test_a_frame_error_is_answered_and_deafens_us() -> None:
+def test_a_frame_error_is_answered_and_ends_the_reading() -> None:
     """§1.7 row 1: the server stops reading, 3 s later resets."""
     client = World().client()
     client.feed(b"\x01\0\x01\0\0\0\x04\0\x14\0\x0a\0" + method_frame(0, ConnectionCloseOk()))

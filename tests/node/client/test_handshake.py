@@ -23,7 +23,7 @@ from node.amqp.methods import (
 )
 from node.catalogue.commands import PutVhost, SetParameter, SetUserLimits
 from node.catalogue.records import UserLimits
-from node.client.peer import Peer
+from node.client.endpoint import ClientEndpoint
 from node.client.settings import BrokerSettings
 from tests.kit.world import LOGIN, Client, World
 
@@ -31,7 +31,7 @@ DEMO = BrokerSettings(mechanisms=("PLAIN", "AMQPLAIN", "EXTERNAL", "RABBIT-CR-DE
 FAILURE_CLOSE = {"authentication_failure_close": boolean(True)}
 
 
-def started(settings: BrokerSettings | None = None, peer: Peer | None = None) -> Client:
+def started(settings: BrokerSettings | None = None, peer: ClientEndpoint | None = None) -> Client:
     """A client that has connection.start."""
     client = World(settings).connect(peer)
     client.feed(PROTOCOL_HEADER)
@@ -155,14 +155,14 @@ def test_the_demo_mechanism_in_two_steps() -> None:
 
 def test_a_certificate_for_external() -> None:
     """§1.3 row `EXTERNAL`."""
-    client = started(DEMO, Peer(is_tls=True, certificate_user="guest"))
+    client = started(DEMO, ClientEndpoint(is_tls=True, certificate_user="guest"))
     assert isinstance(client.ask(0, ConnectionStartOk({}, "EXTERNAL")), ConnectionTune)
 
 
 def test_mechanisms_are_offered_where_they_can_work() -> None:
     for peer, offered in (
-        (Peer(), b"PLAIN AMQPLAIN RABBIT-CR-DEMO"),
-        (Peer(is_tls=True), b"PLAIN AMQPLAIN EXTERNAL RABBIT-CR-DEMO"),
+        (ClientEndpoint(), b"PLAIN AMQPLAIN RABBIT-CR-DEMO"),
+        (ClientEndpoint(is_tls=True), b"PLAIN AMQPLAIN EXTERNAL RABBIT-CR-DEMO"),
     ):
         client = World(DEMO).connect(peer)
         client.feed(PROTOCOL_HEADER)
@@ -222,14 +222,14 @@ def test_a_refused_login_with_the_capability() -> None:
 
 def test_guest_comes_from_loopback_only() -> None:
     """§1.3 row `user in loopback_users`."""
-    client = started(peer=Peer(is_loopback=False))
+    client = started(peer=ClientEndpoint(is_loopback=False))
     client.send(0, ConnectionStartOk({}, "PLAIN", LOGIN))
     assert is_silent_and_reset_after(client, 3.0)
 
 
 def test_a_certificate_of_guest_comes_from_loopback_only_too() -> None:
     """§1.3 rows `EXTERNAL` and `user in loopback_users`."""
-    client = started(DEMO, Peer(is_loopback=False, is_tls=True, certificate_user="guest"))
+    client = started(DEMO, ClientEndpoint(is_loopback=False, is_tls=True, certificate_user="guest"))
     client.send(0, ConnectionStartOk({}, "EXTERNAL"))
     assert is_silent_and_reset_after(client, 3.0)
     assert (
@@ -238,7 +238,7 @@ def test_a_certificate_of_guest_comes_from_loopback_only_too() -> None:
 
 
 def test_no_certificate_for_external() -> None:
-    client = started(DEMO, Peer(is_tls=True, certificate_problem="no peer certificate"))
+    client = started(DEMO, ClientEndpoint(is_tls=True, certificate_problem="no peer certificate"))
     client.send(0, ConnectionStartOk({}, "EXTERNAL"))
     assert is_silent_and_reset_after(client, 3.0)
     assert "login refused: EXTERNAL: no peer certificate" in client.world.diary.entries
@@ -337,7 +337,7 @@ def test_open_refusals() -> None:
 
 def test_the_name_and_what_the_client_calls_itself() -> None:
     """§1.10."""
-    client = World().connect(Peer(address="1.2.3.4:5", local="6.7.8.9:5672"))
+    client = World().connect(ClientEndpoint(address="1.2.3.4:5", local="6.7.8.9:5672"))
     client.feed(PROTOCOL_HEADER)
     assert client.connection.full_name == "1.2.3.4:5 -> 6.7.8.9:5672"
     client.send(0, ConnectionStartOk({"connection_name": longstr("me")}, "PLAIN", LOGIN))

@@ -13,7 +13,7 @@ from cluster.membership.options import MembershipOptions
 from cluster.metadata.raft_log import NO_MAJORITY, NO_OUTCOME, REPLACED
 from node.catalogue.commands import Command, NodeUp, Refused, SetDraining
 from node.catalogue.events import MemberDown
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 from node.catalogue.replicated_log import NOT_WRITTEN
 from node.clustering import life as life_module
 from node.clustering.cluster import Cluster
@@ -29,7 +29,7 @@ class FakeCluster:
         self.identity = self.roster = self.links = self.turn = self.peers = self
         self.incarnation = 0
         self.node_id, self.type = "id-n1", "disc"
-        self.metadata = self.log = self.process = self.app = self.voting = self
+        self.metadata = self.log = self.process = self.broker_supervisor = self.voting = self
         self.logger = logging.getLogger("test")
         self.members: dict[str, Any] = {}
         self.membership = Membership(self.name, MembershipOptions(lease_s=2.0, heartbeat_s=0.25))
@@ -69,7 +69,7 @@ class FakeCluster:
         self.waits.append(what)
 
     @property
-    def replica(self) -> "FakeCluster":
+    def raft(self) -> "FakeCluster":
         return self
 
     def entered(self, incarnation: int) -> None:
@@ -124,7 +124,7 @@ def test_a_majority_is_waited_for_as_long_as_it_takes() -> None:
 
 def test_who_does_not_reach_a_node_that_is_up_waits_until_it_does() -> None:
     async def scene(cluster: FakeCluster) -> None:
-        other = Member("n2@localhost", "localhost:2", "id-n2", "disc", 7, True)
+        other = ClusterMember("n2@localhost", "localhost:2", "id-n2", "disc", 7, True)
         cluster.membership.members_changed({other.name: other}, 1.0)
         cluster.incarnations = [3]
         begun = asyncio.ensure_future(cluster.life.begin())

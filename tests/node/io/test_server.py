@@ -14,7 +14,7 @@ from node.amqp.field_table import long
 from node.amqp.properties import Properties
 from node.config.config import AmqpOptions, NetworkOptions
 from node.config.values import NETWORK, Address
-from node.io.session import Session
+from node.io.client_socket import ClientSocket
 from tests.kit.amqp_client import Connection, ConnectionEnded
 from tests.kit.attack import many
 from tests.kit.memory import assert_gone, no_search_for_cycles
@@ -119,12 +119,12 @@ class TransportOfNobody:
 
 def test_a_peer_that_was_gone_before_we_accepted_it_is_dropped(server: ServerThread) -> None:
     """Else its file descriptor would be ours for ever."""
-    session = Session(server.server)
+    client_socket = ClientSocket(server.server)
     with socket.socket() as sock:
         transport = TransportOfNobody(sock)
-        server.call(lambda: session.connection_made(transport))  # type: ignore[arg-type]
+        server.call(lambda: client_socket.connection_made(transport))  # type: ignore[arg-type]
         assert transport.is_aborted
-        server.call(lambda: session.connection_lost(None))
+        server.call(lambda: client_socket.connection_lost(None))
     assert server.names() == []
 
 
@@ -300,15 +300,15 @@ def test_the_loop_keeps_no_server_that_has_ended() -> None:
         assert not ran
 
 
-def test_nothing_is_left_of_a_session_that_has_ended() -> None:
+def test_nothing_is_left_of_a_client_socket_that_has_ended() -> None:
     with ServerThread() as server, no_search_for_cycles():
         client = Connection(server)
 
         def parts() -> list["weakref.ref[object]"]:
-            (session,) = server.server._sessions
-            return [weakref.ref(session), weakref.ref(session.connection)]
+            (client_socket,) = server.server._client_sockets
+            return [weakref.ref(client_socket), weakref.ref(client_socket.connection)]
 
         refs = server.call(parts)
         client.close()
-        server.wait_until(lambda: not server.server._sessions)
+        server.wait_until(lambda: not server.server._client_sockets)
         server.call(lambda: assert_gone(*refs))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from node.client.peer import TlsFacts
+from node.client.endpoint import TlsFacts
 from node.config.config import CertificateLogin, TlsOptions
 from node.config.file import ConfigError
 from node.io.tls import NoCertificateUser, certificate_user, distinguished_name, server_context, tls_facts

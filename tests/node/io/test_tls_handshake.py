@@ -14,7 +14,7 @@ from node.config.config import NetworkOptions, TlsOptions
 from node.config.values import NETWORK
 from tests.kit.authority import Authority, client_context
 from tests.kit.server_thread import LOOPBACK, ServerThread, config
-from tests.node.io.test_session import V1, V2_IPV4
+from tests.node.io.test_client_socket import V1, V2_IPV4
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 from typing import get_args
 
-from cluster.mirror.happenings import Kind
+from cluster.mirror.mirror_events import Kind
 from node.management.prometheus import Scrape, Telemetry
 from tests.kit.dashboard import queries
 from tests.kit.monitor_site import SUMS, busy_site

@@ -164,7 +164,7 @@ def test_a_second_agent_on_the_directory_is_refused_also_while_the_app_is_stoppe
     async def run() -> None:
         agent = Agent(config_for(directory), Operations, environ=environ_of(directory))
         await agent.start()
-        await agent.app.stop()
+        await agent.broker_supervisor.stop()
         try:
             with pytest.raises(DataDirectoryError, match=f"in use by another node \\(pid {os.getpid()}"):
                 await Agent(config_for(directory), Operations, environ=environ_of(directory)).start()

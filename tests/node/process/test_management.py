@@ -82,10 +82,10 @@ def test_the_listener_stays_while_the_app_is_stopped(directory: Path) -> None:
     def story(agent: Agent, url: str, do: Do) -> None:
         assert get(f"{url}/api/whoami") == (200, {"name": "guest", "tags": ["administrator"]})
         assert get(f"{url}/health/ready")[0] == 200
-        do(agent.app.stop())
+        do(agent.broker_supervisor.stop())
         assert get(f"{url}/api/whoami")[0] == 503
         assert get(f"{url}/health/ready")[0] == 503
-        do(agent.app.start())
+        do(agent.broker_supervisor.start())
         assert get(f"{url}/api/whoami")[0] == 200
         assert get(f"{url}/health/ready")[0] == 200
 
@@ -99,16 +99,16 @@ def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path, cluster
 
     def story(agent: Agent, url: str, do: Do) -> None:
         async def parts() -> "list[weakref.ref[object]]":
-            node = agent.app.node
+            node = agent.broker_supervisor.node
             assert node is not None
             assert agent.telemetry is not None
             return [weakref.ref(each) for each in (node, node.broker, node.broker.storage, agent.telemetry)]
 
         async def restart() -> None:
-            agent.app.restart()
+            agent.broker_supervisor.restart()
 
-        assert agent.app.node is not None
-        client = Connection(Place(*agent.app.node.listeners[0]))
+        assert agent.broker_supervisor.node is not None
+        client = Connection(Place(*agent.broker_supervisor.node.listeners[0]))
         channel = client.channel()
         channel.declare("q", durable=True)
         for _ in range(10):
@@ -120,8 +120,8 @@ def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path, cluster
         with no_search_for_cycles():
             former = do(parts())
             do(restart())
-            wait_until(lambda: not agent.app.is_over, "it was stopped")
-            do(agent.app.await_start())
+            wait_until(lambda: not agent.broker_supervisor.is_over, "it was stopped")
+            do(agent.broker_supervisor.await_start())
             assert_gone(*former)
 
     serve(

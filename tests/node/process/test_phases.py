@@ -131,8 +131,8 @@ async def running(directory: Path) -> AsyncIterator[Agent]:
 @asynccontextmanager
 async def paused(directory: Path) -> AsyncIterator[Agent]:
     async with running(directory) as agent:
-        agent.app.hold()
-        await until(lambda: agent.node is None and not agent.app.is_changing)
+        agent.broker_supervisor.hold()
+        await until(lambda: agent.node is None and not agent.broker_supervisor.is_changing)
         yield agent
 
 

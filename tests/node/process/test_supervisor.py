@@ -76,11 +76,11 @@ def play(story: Callable[[Script, Supervisor], Awaitable[Any]]) -> list[str]:
 def test_who_is_declared_down_while_it_starts_begins_another_broker_that_may_serve() -> None:
     """The cluster lets nobody serve who is over, so the second one would wait for ever."""
 
-    async def story(script: Script, app: Supervisor) -> None:
+    async def story(script: Script, supervisor: Supervisor) -> None:
         script.lives_lost = 2
-        await app.start()
-        assert app.node is not None
-        assert not app.is_over
+        await supervisor.start()
+        assert supervisor.node is not None
+        assert not supervisor.is_over
         assert script.was_over == [False, False, False]
 
     assert play(story) == ["begin", "begin", "begin", "end"]
@@ -89,12 +89,12 @@ def test_who_is_declared_down_while_it_starts_begins_another_broker_that_may_ser
 def test_who_was_held_begins_anew_even_if_let_go_at_once() -> None:
     """Its clients were sent away when it was held, and its listeners closed."""
 
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
-        app.hold()
-        app.release()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
+        supervisor.hold()
+        supervisor.release()
         await script.settled()
-        assert app.node is not None
+        assert supervisor.node is not None
 
     assert play(story) == ["begin", "end", "begin", "end"]
 
@@ -102,65 +102,65 @@ def test_who_was_held_begins_anew_even_if_let_go_at_once() -> None:
 def test_nothing_is_left_of_a_broker_that_has_ended() -> None:
     """A node that pauses again and again would hold all its former brokers until Python looks for cycles."""
 
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
-        former = weakref.ref(cast(Ring, app.node))
-        app.hold()
-        app.release()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
+        former = weakref.ref(cast(Ring, supervisor.node))
+        supervisor.hold()
+        supervisor.release()
         await script.settled()
-        assert app.node is not None
+        assert supervisor.node is not None
         assert former() is None
 
     assert play(story) == ["begin", "end", "begin", "end"]
 
 
 def test_start_and_stop_as_often_as_one_likes() -> None:
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
-        await app.start()
-        assert app.node is not None
-        assert await app.stop()
-        await app.stop()
-        assert app.node is None
-        await app.start()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
+        await supervisor.start()
+        assert supervisor.node is not None
+        assert await supervisor.stop()
+        await supervisor.stop()
+        assert supervisor.node is None
+        await supervisor.start()
 
     assert play(story) == ["begin", "end", "begin", "end"]
 
 
 def test_the_cluster_holds_it_and_lets_it_run_again() -> None:
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
-        app.hold()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
+        supervisor.hold()
         await script.settled()
-        assert app.node is None
-        await app.start()
-        assert app.node is None
-        app.release()
+        assert supervisor.node is None
+        await supervisor.start()
+        assert supervisor.node is None
+        supervisor.release()
         await script.settled()
-        assert app.node is not None
+        assert supervisor.node is not None
 
     assert play(story) == ["begin", "end", "begin", "end"]
 
 
 def test_held_and_stopped_it_does_not_run_when_it_is_released() -> None:
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
-        app.hold()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
+        supervisor.hold()
         await script.settled()
-        await app.stop()
-        app.release()
+        await supervisor.stop()
+        supervisor.release()
         await script.settled()
 
     assert play(story) == ["begin", "end"]
 
 
 def test_a_restart_is_one_restart() -> None:
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
-        app.restart()
-        app.restart()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
+        supervisor.restart()
+        supervisor.restart()
         await script.settled()
-        assert app.node is not None
+        assert supervisor.node is not None
 
     assert play(story) == ["begin", "end", "begin", "end"]
 
@@ -168,39 +168,39 @@ def test_a_restart_is_one_restart() -> None:
 def test_after_a_broker_whose_disk_hangs_none_is_begun() -> None:
     """That one has the files until the process ends."""
 
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
         script.is_disk_hung = True
-        app.restart()
+        supervisor.restart()
         await script.settled()
-        assert not app.is_written
+        assert not supervisor.is_written
 
     assert play(story) == ["begin", "end", "fault"]
 
 
 def test_a_start_that_waits_is_ended_by_a_stop() -> None:
-    async def story(script: Script, app: Supervisor) -> None:
+    async def story(script: Script, supervisor: Supervisor) -> None:
         script.waits = asyncio.Event()
-        starting = asyncio.create_task(app.start())
+        starting = asyncio.create_task(supervisor.start())
         await script.settled()
-        assert app.is_booting
-        await app.stop()
+        assert supervisor.is_booting
+        await supervisor.stop()
         with pytest.raises(GivenUp):
             await starting
         script.waits.set()
-        await app.start()
-        assert app.node is not None
+        await supervisor.start()
+        assert supervisor.node is not None
 
     assert play(story) == ["begin", "given up", "begin", "end"]
 
 
 def test_a_start_that_fails_is_told_to_the_operator_and_not_tried_again() -> None:
-    async def story(script: Script, app: Supervisor) -> None:
+    async def story(script: Script, supervisor: Supervisor) -> None:
         script.failures = [OSError("the port is in use")]
         with pytest.raises(OSError, match="in use"):
-            await app.start()
+            await supervisor.start()
         await script.settled()
-        assert not app.is_wanted
+        assert not supervisor.is_wanted
 
     assert play(story) == ["begin"]
 
@@ -208,25 +208,25 @@ def test_a_start_that_fails_is_told_to_the_operator_and_not_tried_again() -> Non
 def test_a_restart_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RETRY_S", 0)
 
-    async def story(script: Script, app: Supervisor) -> None:
-        await app.start()
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        await supervisor.start()
         script.failures = [OSError("the port is in use")] * 2
-        app.restart()
+        supervisor.restart()
         await script.settled()
-        assert app.node is not None
+        assert supervisor.node is not None
 
     assert play(story) == ["begin", "end", "begin", "begin", "begin", "end"]
 
 
 def test_who_waits_for_the_start_is_told() -> None:
-    async def story(script: Script, app: Supervisor) -> None:
-        waiting = asyncio.create_task(app.await_start())
+    async def story(script: Script, supervisor: Supervisor) -> None:
+        waiting = asyncio.create_task(supervisor.await_start())
         await script.settled()
         assert not waiting.done()
-        await app.start()
+        await supervisor.start()
         await waiting
-        await app.stop()
+        await supervisor.stop()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(app.await_start(), 0.01)
+            await asyncio.wait_for(supervisor.await_start(), 0.01)
 
     assert play(story) == ["begin", "end"]

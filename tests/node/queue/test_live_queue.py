@@ -50,9 +50,9 @@ from node.catalogue.records import QueueRecord
 from node.client.channel import Channel
 from node.client.reply_to import ENTROPY_BYTES, ReplyConsumers
 from node.client.settings import BrokerSettings
-from node.queue.acceptance import Acceptance
 from node.queue.consumer import Consumer
-from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, at_once
+from node.queue.live_queue import Asked, Counts, Handoff, HeldPublisher, at_once
+from node.queue.pending_publish import PendingPublish
 from node.queue.queue import Queue
 from node.queue.run import Batch, Envelope, Run
 from tests.kit.messages import bodies_of, run_of
@@ -76,7 +76,7 @@ class StubQueue:
     leaves_node = True
     successor = None
     asked: list[Callable[[Any], None]] = field(default_factory=list)
-    published: list[tuple[list[bytes], Acceptance | None]] = field(default_factory=list)
+    published: list[tuple[list[bytes], PendingPublish | None]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     consumers: list[Consumer] = field(default_factory=list)
     waiting: list[HeldPublisher] = field(default_factory=list)
@@ -89,8 +89,8 @@ class StubQueue:
         """Give the oldest question its answer."""
         self.asked.pop(0)(value)
 
-    def publish(self, batch: Batch, party: Acceptance | None) -> Collection[int]:
-        self.published.append((list(batch.contents), party))
+    def publish(self, batch: Batch, waiter: PendingPublish | None) -> Collection[int]:
+        self.published.append((list(batch.contents), waiter))
         return ()
 
     def await_relief(self, publisher: HeldPublisher) -> None:
@@ -142,10 +142,10 @@ class StubQueue:
     def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
         self.said += [f"requeue {body.decode()}" for run in runs for body in bodies_of(run)]
 
-    def take_leave(self) -> Belongings:
-        return Belongings()
+    def hand_off(self) -> Handoff:
+        return Handoff()
 
-    def take_over(self, belongings: Belongings) -> None:
+    def adopt(self, handoff: Handoff) -> None:
         """Nobody comes here."""
 
     def close(self) -> None:
@@ -216,10 +216,10 @@ def test_a_publish_is_confirmed_when_the_other_node_has_it() -> None:
     client.publish(1, "q", b"1", b"2", b"3")
     assert client.methods() == []
     accepted = 0
-    for contents, acceptance in world.q.published:
-        assert acceptance is not None
+    for contents, pending in world.q.published:
+        assert pending is not None
         accepted += len(contents)
-        acceptance.accept()
+        pending.accept()
     assert accepted == 3
     assert client.methods() == [BasicAck(3, multiple=True)]
 
@@ -232,12 +232,12 @@ def test_a_publish_to_both_nodes_waits_for_both() -> None:
     client = world.client()
     client.ask(1, ConfirmSelect())
     client.publish(1, "", b"1", exchange="x")
-    ((contents, acceptance),) = world.q.published
+    ((contents, pending),) = world.q.published
     assert len(contents) == 1
     assert world.queue("mine").backlog.count == 1
     assert client.methods() == []
-    assert acceptance is not None
-    acceptance.accept([0])
+    assert pending is not None
+    pending.accept([0])
     assert client.methods() == [BasicNack(1, multiple=True, requeue=True)]
 
 
@@ -246,9 +246,9 @@ def test_section_9_1_publishes_in_flight_to_a_lost_node_are_nacked() -> None:
     client = world.client()
     client.ask(1, ConfirmSelect())
     client.publish(1, "q", b"1")
-    ((_, acceptance),) = world.q.published
-    assert acceptance is not None
-    acceptance.fail()
+    ((_, pending),) = world.q.published
+    assert pending is not None
+    pending.fail()
     assert client.methods() == [BasicNack(1, multiple=True, requeue=True)]
 
 
@@ -378,12 +378,12 @@ def test_a_transaction_commits_when_all_nodes_have_it() -> None:
     assert world.q.published == []
     client.send(1, TxCommit())
     assert client.methods() == []
-    acceptances = {id(acceptance): acceptance for _, acceptance in world.q.published}
-    (acceptance,) = acceptances.values()
-    assert acceptance is not None
-    acceptance.accept()
+    all_pending = {id(pending): pending for _, pending in world.q.published}
+    (pending,) = all_pending.values()
+    assert pending is not None
+    pending.accept()
     assert client.methods() == []
-    acceptance.accept()
+    pending.accept()
     assert client.methods() == [TxCommitOk()]
 
 
@@ -393,9 +393,9 @@ def test_a_transaction_that_another_node_refuses_in_part() -> None:
     client.ask(1, TxSelect())
     client.publish(1, "q", b"1")
     client.send(1, TxCommit())
-    ((_, acceptance),) = world.q.published
-    assert acceptance is not None
-    acceptance.accept([0])
+    ((_, pending),) = world.q.published
+    assert pending is not None
+    pending.accept([0])
     (closed,) = client.methods()
     assert isinstance(closed, ChannelClose)
     assert closed.reply_text == "PRECONDITION_FAILED - partial tx completion"
@@ -413,10 +413,10 @@ def test_a_transaction_whose_other_node_is_lost() -> None:
     client.publish(1, "full", b"1")
     client.publish(1, "q", b"2")
     client.send(1, TxCommit())
-    ((_, acceptance),) = world.q.published
-    assert acceptance is not None
+    ((_, pending),) = world.q.published
+    assert pending is not None
     assert client.methods() == [], "all is published before anything is answered"
-    acceptance.fail()
+    pending.fail()
     (closed,) = client.methods()
     assert isinstance(closed, ChannelClose)
     assert closed.reply_text == "PRECONDITION_FAILED - partial tx completion"
@@ -450,17 +450,17 @@ def test_dead_letters_go_to_other_nodes_and_stay_until_they_are_there() -> None:
     client = world.client()
     client.publish(1, "dying", b"1", properties=Properties(delivery_mode=2))
     world.settle()
-    ((contents, acceptance),) = world.q.published
+    ((contents, pending),) = world.q.published
     assert len(contents) == 1
-    assert acceptance is not None
+    assert pending is not None
     world.submit(NodeDown(THERE, 2))
     world.submit(NodeUp(THERE, THERE, "h:1"))
-    acceptance.fail()
+    pending.fail()
     world.settle()
-    ((again, acceptance),) = world.q.published
+    ((again, pending),) = world.q.published
     assert len(again) == 1
-    assert acceptance is not None
-    acceptance.accept()
+    assert pending is not None
+    pending.accept()
     world.settle()
     assert len(world.q.published) == 1
 

@@ -3,11 +3,11 @@
 from node.amqp.constants import ReplyCode
 from node.amqp.field_table import longstr, table
 from node.amqp.methods import ConnectionClose, QueueDeclare
-from node.client.peer import Peer, TlsFacts
+from node.client.endpoint import ClientEndpoint, TlsFacts
 from node.statistics.query import Query, Range, Ranges
 from tests.kit.statistics_samples import TIME_MS, Watched
 
-PEER = Peer("10.0.0.1:40000", "10.0.0.2:5672")
+PEER = ClientEndpoint("10.0.0.1:40000", "10.0.0.2:5672")
 
 
 def test_all_fields() -> None:
@@ -69,7 +69,7 @@ def test_what_the_client_says_of_itself() -> None:
 def test_tls() -> None:
     found = Watched()
     facts = TlsFacts("tlsv1.3", "any", "aes_256_gcm", "aead")
-    client = found.world.connect(Peer("[::1]:1", "[::1]:5671", is_tls=True, tls=facts))
+    client = found.world.connect(ClientEndpoint("[::1]:1", "[::1]:5671", is_tls=True, tls=facts))
     client.shake_hands()
     [row] = found.rows("connections")
     assert (row["ssl"], row["ssl_protocol"], row["ssl_cipher"]) == (True, "tlsv1.3", "aes_256_gcm")
@@ -113,7 +113,7 @@ def test_who_is_not_shown() -> None:
     found.world.connect()
     closed = found.world.client()
     closed.send(0, ConnectionClose(ReplyCode.REPLY_SUCCESS, "bye", 0, 0))
-    direct = found.world.connect(Peer("direct:1", ""))
+    direct = found.world.connect(ClientEndpoint("direct:1", ""))
     direct.shake_hands()
     assert found.rows("connections") == []
     found.tick()

@@ -9,7 +9,7 @@ from node.amqp.field_table import long
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import PutVhost, RestoreMember, RestoreQueue, SetPolicy
 from node.catalogue.mirrors.views import View, created
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 from node.statistics.queue_facts import queue_facts, records
 
 A, B, C = "a@h", "b@h", "c@h"
@@ -19,7 +19,7 @@ QUEUE = QueueRecord("/", "q", "1" * 32, durable=True, home=A, view=ALL)
 
 def catalogue_of(*found: QueueRecord) -> Catalogue:
     catalogue = Catalogue()
-    members = [Member(name, f"{name}:1", name, "disc", 11, True, False) for name in (A, B, C)]
+    members = [ClusterMember(name, f"{name}:1", name, "disc", 11, True, False) for name in (A, B, C)]
     for command in (PutVhost("/"), *map(RestoreMember, members), *map(RestoreQueue, found)):
         catalogue.apply(command)
     return catalogue

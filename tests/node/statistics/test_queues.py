@@ -16,7 +16,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.broker import Broker
-from node.queue.mirroring import Mirror, MirrorStatus, SyncProgress
+from node.queue.mirroring import MirrorStatus, QueueReplicator, SyncProgress
 from node.queue.queue import Queue
 from node.statistics.options import StatisticsOptions
 from node.statistics.query import Query, Range, Ranges
@@ -357,7 +357,7 @@ class FakeMirrors:
 
 
 def mirrored(queue: Queue, broker: Broker, **status: Any) -> None:
-    queue.mirror = cast(Mirror, SimpleNamespace())
+    queue.replicator = cast(QueueReplicator, SimpleNamespace())
     base = MirrorStatus(3, "live", "a@h", ("b@h", "c@h"), ("a@h", "b@h"), ("a@h", "b@h", "c@h"))
     broker.mirrors = cast(Any, FakeMirrors(replace(base, **status)))
 

@@ -7,7 +7,7 @@ from typing import Any
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeleteQueue, NodeDown, RestoreMember, RestoreQueue, SetDraining, SetPolicy
 from node.catalogue.mirrors.views import TransferMaster, changed, died
-from node.catalogue.records import Member
+from node.catalogue.records import ClusterMember
 from node.catalogue.snapshot import snapshot
 from node.statistics.topology_document import topology_document, topology_head, topology_queues
 from spark_ops.documents import content_hash
@@ -93,7 +93,7 @@ def test_a_policy_that_names_nodes() -> None:
 
 def test_witnesses_have_no_queues() -> None:
     catalogue = catalogue_of(QUEUE)
-    catalogue.apply(RestoreMember(Member("w@h", "", "", "witness", 4, is_up=True)))
+    catalogue.apply(RestoreMember(ClusterMember("w@h", "", "", "witness", 4, is_up=True)))
     assert [node["node"] for node in topology_head(catalogue, "test", A)["nodes"]] == [A, B, C]
 
 

@@ -47,7 +47,7 @@ SMALL_PARTS = {
     "node.store.recovery_writer._SYNCS_MAX": 2,
     "node.store.store.OPERATIONS_MAX": 20,
     "node.store.store_file._READ_MAX_BYTES": 500,
-    "node.store.unflushed._HUSKS_MAX": 2,
+    "node.store.unflushed._TOMBSTONES_MAX": 2,
 }
 """With these, what is mostly one job becomes many, and other work comes in between."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.mirror.happenings import happenings, sync_begun, sync_ended
+from cluster.mirror.mirror_events import mirror_events, sync_begun, sync_ended
 from node.broker.broker import Broker
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.events import MemberDown, MemberUp, QueueCreated, ViewChanged
@@ -17,7 +17,7 @@ from node.catalogue.mirrors.views import (
     created,
     died,
 )
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 from node.client.observer import MirrorEvent
 from node.client.settings import BrokerSettings
 from node.telemetry.events import EventObserver
@@ -38,7 +38,7 @@ class Told:
     def view(self, before: View, after: View, wanted: int = 2) -> list[dict[str, Any]]:
         """What is told when a queue's view changes so."""
         records = [QueueRecord("/", "q", "0" * 32, view=view) for view in (before, after)]
-        for event in happenings(records[0], records[1], wanted):
+        for event in mirror_events(records[0], records[1], wanted):
             self.observer.mirror_event(event)
         self.observer.release()
         taken, self.events[:] = list(self.events), []
@@ -112,7 +112,7 @@ def test_synchronisations(told: Told) -> None:
 
 def test_members_and_alarms(told: Told) -> None:
     """Each node tells of the others; of alarms only its own."""
-    member = Member("b@h", "b:1", "id", is_up=True)
+    member = ClusterMember("b@h", "b:1", "id", is_up=True)
     told.observer.changed(MemberUp(member))
     told.observer.changed(MemberDown(member))
     told.observer.alarm_set("a@h", "memory")
@@ -135,6 +135,6 @@ def test_what_moves_copies_makes_the_topology_new(told: Told) -> None:
     assert told.observer.is_topology_new
     early = EventObserver("a@h", told.events.append, lambda: None)
     early.changed(QueueCreated(record))
-    early.changed(MemberUp(Member("b@h", "b:1", "id", is_up=True)))
+    early.changed(MemberUp(ClusterMember("b@h", "b:1", "id", is_up=True)))
     assert not early.is_topology_new
     assert told.events == []

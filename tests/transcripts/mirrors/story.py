@@ -26,7 +26,7 @@ see of it.
 What comes of a line is indented. `view`: what the log made of the queue, its members in the order of the ring (* is
 synchronised, ? joining, † dead). `n1: …`: a line of n1's log. `n1 → n2`: what was sent, which is shown `by hand` only:
 `[of 1: +2 (+4–5 -3 next 6) ack 0 on disk 1]` is broadcast 2 of member 1, whose queue got the messages 4 and 5 and is
-done with 3; `roll` tells a member that lacks something what there is, pull and chunk are of a synchronisation.
+done with 3; `inventory` tells a member that lacks something what there is, pull and chunk are of a synchronisation.
 
 Write a story without the indented lines and let
 
@@ -41,7 +41,7 @@ from typing import Any, Final
 
 from cluster.gm_ring.messages import Activity, Item
 from cluster.gm_ring.wire import decode_frame
-from cluster.mirror.batch import Clock, Handover, Roll, SenderGone, SyncMode, decode_batch
+from cluster.mirror.batch import Clock, Handover, Inventory, SenderGone, SyncMode, decode_batch
 from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side
 from cluster.remote.remote_pb2 import Frame
 from node.amqp.field_table import Field, Table, boolean
@@ -180,7 +180,9 @@ class Story:
         master = self._view.master_node
         assert master is not None
         record = self._record
-        self.cluster[master].mirrors.overseer.evict(record, _member(self._view, node).id, "does not keep up")
+        self.cluster[master].mirrors.controller.evict(
+            record, _member(self._view, node).id, "does not keep up"
+        )
         self.cluster.settle()
 
     @property
@@ -255,8 +257,8 @@ class Story:
                 yield f"{INDENT}{node.name}: no queue"
                 continue
             known = node.mirrors._known.get(live.record.uid)
-            group = None if known is None else known.group
-            yield f"{INDENT}{node.name}: {_shown_live(live)}{_shown_group(group)}"
+            replica = None if known is None else known.replica
+            yield f"{INDENT}{node.name}: {_shown_live(live)}{_shown_replica(replica)}"
 
 
 def _everything(cluster: DiskCluster) -> Catalogue:
@@ -308,25 +310,25 @@ def _shown_view(record: QueueRecord) -> str:
 
 def _shown_live(live: Any) -> str:
     if not isinstance(live, Queue):
-        kind = {"RemoteQueue": "asks the master's node", "HomelessQueue": "has no master"}[
+        kind = {"RemoteQueue": "asks the master's node", "MasterlessQueue": "has no master"}[
             type(live).__name__
         ]
         return f"{kind}, "
     consumers = f", {len(live.consumers)} consumers" if len(live.consumers) else ""
-    next_seq = f", next {live.next_seq}" if live.mirror is not None else ""
+    next_seq = f", next {live.next_seq}" if live.replicator is not None else ""
     return f"master: {live.backlog.count} ready, {live.unacked_count} unacked{consumers}{next_seq}"
 
 
-def _shown_group(group: Any) -> str:
-    if group is None:
+def _shown_replica(replica: Any) -> str:
+    if replica is None:
         return "has no copy"
-    if group.follower is None:
+    if replica.follower is None:
         return ""
-    copy = group.follower.copy
-    if not group.follower.is_rolled:
+    copy = replica.follower.copy
+    if not replica.follower.has_inventory:
         return "copy that does not know what it lacks"
-    owed = f", lacks {_numbers(copy.owed.ranges())}" if copy.owed else ""
-    return f"copy with {_numbers(copy.held.ranges()) or 'nothing'}{owed}, next {copy.next_seq}"
+    missing = f", lacks {_numbers(copy.missing.ranges())}" if copy.missing else ""
+    return f"copy with {_numbers(copy.held.ranges()) or 'nothing'}{missing}, next {copy.next_seq}"
 
 
 def _numbers(ranges: Any) -> str:
@@ -343,14 +345,14 @@ def _shown_frame(frame: bytes) -> Iterator[str]:
             operation.WhichOneof("kind").replace("_", " ") for operation in Frame.FromString(frame).operations
         )
         return
-    for parcel in decode_frame(frame.removeprefix(RING), []):
-        message = parcel.message
+    for packet in decode_frame(frame.removeprefix(RING), []):
+        message = packet.message
         if isinstance(message, bytes):
-            yield f"({parcel.sender} to {parcel.receiver}) {_shown_side(message)}"
+            yield f"({packet.sender} to {packet.receiver}) {_shown_side(message)}"
             continue
         kind = "activity" if isinstance(message, Activity) else "catch-up"
         items = message.items if isinstance(message, Activity) else message.origins
-        yield f"({parcel.sender} to {parcel.receiver}, view {message.version}) {kind}" + "".join(
+        yield f"({packet.sender} to {packet.receiver}, view {message.version}) {kind}" + "".join(
             f" {_shown_item(item)}" for item in items
         )
 
@@ -384,8 +386,8 @@ def _shown_step(step: Any) -> str:
             return "-" + _numbers(ranges).replace(" ", " -")
         case Delivered(ranges, count):
             return f"{_numbers(ranges)} delivered {count}"
-        case Roll(member, ids):
-            return f"roll for {member}: {_numbers(ids) or 'nothing'};"
+        case Inventory(member, ids):
+            return f"inventory for {member}: {_numbers(ids) or 'nothing'};"
         case Handover():
             return "handover"
         case SyncMode(is_on):

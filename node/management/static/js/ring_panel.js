@@ -6,7 +6,7 @@ import { cluster } from './cluster.js';
 import { attempt, confirm, toast } from './dialog.js';
 import { fill, h, patch } from './dom.js';
 import { clock, plural, time } from './format.js';
-import { KIND_NAMES, eventText, eventTone } from './happenings.js';
+import { KIND_NAMES, eventText, eventTone } from './mirror_events.js';
 import { badge, button, link } from './parts.js';
 import { copiesOf, drawRing, membersOf } from './ring.js';
 

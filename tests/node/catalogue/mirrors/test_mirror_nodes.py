@@ -14,7 +14,7 @@ from node.catalogue.mirrors.mirror_nodes import (
     suggested_nodes,
 )
 from node.catalogue.policy import QueueSettings
-from node.catalogue.records import Member, MemberType, QueueRecord
+from node.catalogue.records import ClusterMember, MemberType, QueueRecord
 
 QUEUE = QueueRecord("/", "q", "00ff", durable=True)
 ALL = QueueSettings(ha_mode="all")
@@ -177,8 +177,10 @@ def test_first_nodes() -> None:
     assert first_nodes(nodes("xy"), QUEUE, "a", "abc") == ("a", ())
 
 
-def member(name: str, type_: MemberType = "disc", *, is_up: bool = True, is_draining: bool = False) -> Member:
-    return Member(name, "", "", type_, 1, is_up, is_draining)
+def member(
+    name: str, type_: MemberType = "disc", *, is_up: bool = True, is_draining: bool = False
+) -> ClusterMember:
+    return ClusterMember(name, "", "", type_, 1, is_up, is_draining)
 
 
 def test_candidates() -> None:

@@ -7,14 +7,14 @@ import pytest
 
 from node.catalogue.mirrors.rebalance import plan
 from node.catalogue.mirrors.views import View, created, died
-from node.catalogue.records import Member, QueueRecord
+from node.catalogue.records import ClusterMember, QueueRecord
 from node.management.resources.mirroring import ring_facts, shown_plan, with_progress
 from tests.kit.fake_site import Caller
 from tests.kit.monitor_site import MonitorSite
 
 THREE = created(0, [("a", 1), ("b", 2), ("c", 3)])
 HOSTS = [
-    Member(name, f"{name}:1", name, node_type)
+    ClusterMember(name, f"{name}:1", name, node_type)
     for name, node_type in (("a", "disc"), ("b", "disc"), ("c", "ram"))
 ]  # type: ignore[arg-type]
 

@@ -5,7 +5,7 @@ import { showsVhosts } from '../cluster.js';
 import { append, h } from '../dom.js';
 import { select } from '../form.js';
 import { number, time } from '../format.js';
-import { KIND_NAMES, eventText, isNews, newestFirst } from '../happenings.js';
+import { KIND_NAMES, eventText, isNews, newestFirst } from '../mirror_events.js';
 import { link } from '../parts.js';
 import { kindBadge } from '../ring_panel.js';
 import { PagedList } from '../table.js';

@@ -7,7 +7,7 @@ import { cluster } from '../cluster.js';
 import { consumersTable } from '../consumers.js';
 import { fill, h, hidden, patch } from '../dom.js';
 import { ago, bytes, duration, number, percent } from '../format.js';
-import { eventsOf, masterChanges, newestFirst } from '../happenings.js';
+import { eventsOf, masterChanges, newestFirst } from '../mirror_events.js';
 import { messageBrowser } from '../messages.js';
 import { argumentList, badge, button, liveFacts, link, section } from '../parts.js';
 import { publishForm } from '../publish.js';

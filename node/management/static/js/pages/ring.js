@@ -2,7 +2,7 @@
 
 import { get, getIfAny, path } from '../api.js';
 import { a, append, h, patch } from '../dom.js';
-import { eventsOf, newestFirst } from '../happenings.js';
+import { eventsOf, newestFirst } from '../mirror_events.js';
 import { link, section } from '../parts.js';
 import { RingPanel, eventList, isMirrored, ringOf } from '../ring_panel.js';
 import { to } from '../router.js';

@@ -4,7 +4,7 @@ import { get } from '../api.js';
 import { cluster, events as clusterEvents } from '../cluster.js';
 import { append, h, patch } from '../dom.js';
 import { nodeName, number, plural, short } from '../format.js';
-import { newestFirst } from '../happenings.js';
+import { newestFirst } from '../mirror_events.js';
 import { badge, link, section, tile } from '../parts.js';
 import { ROLES, copiesOf, membersOf } from '../ring.js';
 import { eventList, runningNodes } from '../ring_panel.js';
@@ -19,7 +19,7 @@ export const title = 'Rings';
 export async function render(view) {
   const tiles = h('.tiles');
   const nodes = h('.ring-nodes');
-  const happenings = h('.ring-events');
+  const newest = h('.ring-events');
   const list = new PagedList(view, {
     id: 'rings',
     noun: 'ring',
@@ -35,7 +35,7 @@ export async function render(view) {
     tiles,
     section('rings.nodes', 'If a node is lost', {}, nodes),
     section('rings.matrix', 'Queues and nodes', {}, legend(), list.element),
-    section('rings.events', 'What happened', { tools: h('a.button.small', { href: '#/events' }, 'All events') }, happenings));
+    section('rings.events', 'What happened', { tools: h('a.button.small', { href: '#/events' }, 'All events') }, newest));
   followNodes(view, list);
   await view.every(() => list.refresh());
   await view.every(async () => {
@@ -45,7 +45,7 @@ export async function render(view) {
   });
   await view.every(async () => {
     const events = await get('mirroring/events', { signal: view.signal });
-    patch(happenings, eventList(newestFirst(events).slice(0, EVENTS_SHOWN)));
+    patch(newest, eventList(newestFirst(events).slice(0, EVENTS_SHOWN)));
   });
 }
 
