@@ -255,9 +255,17 @@ def _of(topic: Topic, frames: list[tuple[Topic, bytes]]) -> list[bytes]:
 
 
 def _resources(status: Mapping[str, Any] | None) -> list[Resource]:
-    """Return the alarms in a status; unknown ones are ignored."""
+    """Return the alarms in a status that block publishers; unknown ones are ignored.
+
+    Lack of space does not count while the disk is stuck: the node cannot notice that there is room again, and it gets
+    no new masters and mirrors, so publishers of the other nodes need not wait for it.
+    """
     alarms = None if status is None else status.get("alarms")
-    return [each for each in alarms if each in _RESOURCES] if isinstance(alarms, list) else []
+    if status is None or not isinstance(alarms, list):
+        return []
+    return [
+        each for each in alarms if each in _RESOURCES and not (each == "disk" and _has_stuck_disk(status))
+    ]
 
 
 def _cut_off(status: Mapping[str, Any]) -> list[str]:
