@@ -187,7 +187,7 @@ STARTING = "still starting"
 WAITING = "waits for another node that belongs to a cluster"
 PAUSED = "cut off from the others"
 STOPPING = "being stopped"
-ENDING = "ends"
+ENDING = "the node is stopping"
 NOT_RUNNING = "to be running on the target node. Start it with"
 RUNNING = "to be stopped on the target node. Stop it with"
 
@@ -259,7 +259,7 @@ ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "upload": {"part": ""},
 }
 
-ABOUT_PHASES: Final = ("this command requires", "this command is too early", "the node ends")
+ABOUT_PHASES: Final = ("this command requires", "this command is too early", ENDING)
 
 
 async def answer(agent: Agent, operation: str, expected: str) -> str:
