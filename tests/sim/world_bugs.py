@@ -17,6 +17,7 @@ from cluster.remote.proxy import Proxy
 from node.catalogue.mirrors import promotion
 from node.catalogue.mirrors.views import View
 from node.client.channel import Channel
+from node.clustering import peer_state
 from node.queue.consumer import UNLIMITED
 from node.queue.operations import Enqueue
 from node.queue.paged_backlog import PagedBacklog
@@ -42,6 +43,15 @@ def _loss_is_not_told(patch: pytest.MonkeyPatch) -> None:
 def _failed_disk_is_an_alarm(patch: pytest.MonkeyPatch) -> None:
     """A node whose disk has failed goes on, and keeps what it is master of."""
     patch.setattr(WorldNode, "_store_broken", lambda self, error: self.broker.alarms.set("disk"))
+
+
+def _space_of_a_stuck_disk_counts(patch: pytest.MonkeyPatch) -> None:
+    """A node whose disk hangs blocks all publishers for want of space, as it was told before the disk hung."""
+    patch.setattr(
+        peer_state,
+        "_resources",
+        lambda status: [each for each in (status or {}).get("alarms", []) if each == "disk"],
+    )
 
 
 def _prefetch_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -109,6 +119,7 @@ BUGS: dict[str, Any] = {
     **raft_bugs.BUGS,
     "loss is not told": _loss_is_not_told,
     "failed disk is an alarm": _failed_disk_is_an_alarm,
+    "space of a stuck disk counts": _space_of_a_stuck_disk_counts,
     "prefetch ignored": _prefetch_ignored,
     "damaged files grow": _damaged_files_grow,
     "files that are gone grow": _files_that_are_gone_grow,

@@ -503,6 +503,25 @@ def mirrors_go_before_publishes_come_again() -> None:
     story.end()
 
 
+def full_disk_that_hangs() -> None:
+    """A mirror's disk is full, and publishers wait; then it hangs, and cannot notice that there is room."""
+    story = Story()
+    a, b, c = story.roles()
+    story.move_master(c)
+    story.fill(3)
+    a.disk_state.is_full = True
+    a.disks_changed()
+    client = story.publisher(b)
+    client.give(3)
+    story.wait(lambda: b.broker.alarms.is_on)
+    story.hang_disk(a)
+    a.disk_state.is_full = False
+    a.disks_changed()
+    story.wait(lambda: not b.broker.alarms.is_on)
+    story.check_served(b, c)
+    story.end()
+
+
 HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "findings ignored": rot_on_a_mirror,
     "unreadable at promotion is gone": rot_on_who_takes_over,
@@ -532,6 +551,7 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "own death drops": all_copies_are_cut_off_while_a_node_stops,
     "sent again to one copy is new": mirrors_go_before_publishes_come_again,
     "copy goes with its view": last_copy_becomes_a_queue_when_the_policy_has_gone,
+    "space of a stuck disk counts": full_disk_that_hangs,
     "pages while it fills": short_of_memory_while_a_mirror_takes_over,
 }
 """By the bug that each of them finds."""
