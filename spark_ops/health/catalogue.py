@@ -115,7 +115,7 @@ _KINDS: Final = (
         "unacked-stuck",
         "Consumers hold messages without acknowledging them",
         "warn",
-        "Look at the consumers: they may be blocked. Closing its channel requeues its messages.",
+        "Look at the consumers: they may be blocked. Closing the channel of a consumer requeues its messages.",
         {"filled": 0.9, "minutes": 5},
         raise_minutes=3,
         raise_of=5,
