@@ -183,9 +183,10 @@ _LOOK_S: Final = 0.1
 
 
 def beside_a_crowd(cluster: Cluster, scale: Scale) -> Outcome:
-    """Publish from a crowd of clients to very many exclusive queues of one client, which acknowledges nothing and closes
-    its channel half-way. A bystander declares a mirrored queue of that node meanwhile. Raises: BenchError if a connection
-    is closed by the broker.
+    """Publish from a crowd of clients to very many exclusive queues of one client.
+
+    That client acknowledges nothing and closes its channel half-way. A bystander declares a mirrored queue of that node
+    meanwhile. Raises: BenchError if the broker closes a connection.
 
     closed: milliseconds until the channel's close was answered.
     """
@@ -267,8 +268,7 @@ BACK_S: Final = 30.0
 
 
 def beside_handshakes(cluster: Cluster, scale: Scale) -> Outcome:
-    """Kill and restart a member, first alone, then while unknown clients keep half-open handshakes at the cluster ports of
-    the two others.
+    """Kill and restart a member, first alone, then beside half-open handshakes at the cluster ports of the others.
 
     quiet, back: seconds from its start until all three nodes form a cluster again, without and with the handshakes.
     """
