@@ -132,7 +132,7 @@ class Failover:
 
 @dataclass(frozen=True)
 class Synchronisation:
-    """A workload that copies a million messages to a new mirror of an idle queue, then to another mirror beside traffic.
+    """A workload that copies a million messages to a new mirror of an idle queue, then to another beside traffic.
 
     share: the rate of the traffic meanwhile, divided by its rate afterwards with as many mirrors.
     """

@@ -172,7 +172,7 @@ def number(value: float | None) -> str:
 
 
 def table(lines: Sequence[Sequence[str]], reference: str) -> str:
-    """Return a Markdown table with padded columns.   reference: the name of the broker that Fluffle is compared with."""
+    """Return a Markdown table with padded columns.   reference: name of the broker that Fluffle is compared with."""
     headings = [*HEADINGS[:_REFERENCE_COLUMN], reference, *HEADINGS[_REFERENCE_COLUMN + 1 :]]
     widths = [max(len(cells[i]) for cells in (headings, *lines)) for i in range(len(headings))]
 
