@@ -206,7 +206,7 @@ class Server(Broker):
             self.kill()
         else:
             self.running = False
-            # Only the leader gets the signal: RabbitMQ's script forwards it. The runtime crashes if its helper ends first.
+            # Only the leader gets the signal: RabbitMQ's script forwards it. The runtime crashes if its helper ends.
             self._process.terminate()
             self._await_end(self._process)
         self._launch(settings, RESTART_TIMEOUT_S)

@@ -1,1 +1,1 @@
-"""Records of a node's activity for spark_ops: docs/telemetry.md. While telemetry is off, this package is not imported."""
+"""Records of a node's activity for spark_ops: docs/telemetry.md. It is not imported while telemetry is off."""
