@@ -76,7 +76,7 @@ def _same(
 
 
 def rollups_and_raw(_server: Server, scale: Scale) -> Outcome:
-    """Measure the CPU of both queries and of the rollup.   share: the CPU with rollups, divided by that with raw rows."""
+    """Measure the CPU of both queries and of the rollup.   share: that with rollups, of that with raw rows."""
     started_at = time.perf_counter()
     queues = QUEUES if scale is FULL else QUICK_QUEUES
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as name:

@@ -20,7 +20,7 @@ PROBLEMS_MAX: Final = 1000
 class Simulation:
     """The result of a simulation.
 
-    done, skipped: ids of steps.   refused: reasons, by id.   lost: queues without a synchronised copy after a node died,
+    done, skipped: ids of steps.   refused: why, by id.   lost: queues without a synchronised copy after a node died,
     at the step.   would_be_lost: how many queues the same deaths would have lost before the first step.
     problems: prefixes of the steps that break a rule; a correct plan has none.
     """
