@@ -98,7 +98,7 @@ _KINDS: Final = (
         "runaway-queue",
         "A queue grows without end",
         "warn",
-        "Add consumers, bound it (max-length, message-ttl) or stop who publishes to it.",
+        "Add consumers, limit the queue (max-length, message-ttl) or stop its publishers.",
         {"r2_min": 0.8, "minutes": 30, "fit_minutes": 60, "rise_min_bytes": 1048576, "eta_crit_s": 7200},
     ),
     FindingKind(
