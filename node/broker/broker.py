@@ -200,7 +200,7 @@ class Broker:
         """
         self.now = now
         if self.turns.has_work:
-            self.turns.let_go_on()
+            self.turns.serve_short()
         if self.in_flow:
             self._end_flow(FLOW_ENDS_MAX)
         if self.chores.has_work:
@@ -222,8 +222,14 @@ class Broker:
             self.mirrors.turn(now)
         if self.peers is not None:
             self.peers.turn(now)
-        self.turns.end()
         self.chores.end_turn()
+        dirty = self.take_dirty()
+        # What the long line does now is delivered and flushed by the next turn: those of this turn don't wait for it.
+        self.turns.end()
+        return dirty
+
+    def take_dirty(self) -> "Collection[Connection]":
+        """Return the connections for the shell to flush, which then are no longer on the list."""
         dirty, self._dirty = self._dirty, {}
         for connection in self.direct_clients.keys() & dirty.keys() if self.direct_clients else ():
             del dirty[connection]

@@ -193,6 +193,10 @@ class Server:
         dirty: deque[Connection] = deque()
         began = self.clock()
         try:
+            if self.broker.turns.has_work:  # answers do not wait for the work of those that are in line
+                dirty.extend(self.broker.take_dirty())
+                while dirty:
+                    self._by_connection[dirty.popleft()].flush()
             dirty.extend(self.broker.turn(began))
             while dirty:
                 self._by_connection[dirty.popleft()].flush()
