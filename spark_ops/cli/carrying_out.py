@@ -190,7 +190,7 @@ class Teller:
             self._going.discard(id_)
             self._line(f"{time.strftime('%H:%M:%S')} {state:<8} {described(self._steps[id_])}{why}")
         if self._is_terminal:
-            print(f"\r\033[K{len(self._going)} steps go on", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{len(self._going)} steps under way", end="", file=sys.stderr, flush=True)
 
     def _line(self, text: str) -> None:
         if self._is_terminal:

@@ -1,4 +1,4 @@
-"""`spark-ops compact` merges the small files of hours that are over, and removes what is too old.
+"""`spark-ops compact` merges the small files of past hours, and removes files that are too old.
 
 It is meant for a timer, once an hour. It starts Spark only if an hour is too large for the memory of one process.
 """

@@ -1,4 +1,4 @@
-"""`spark-ops doctor` says what is missing on this machine, and for which commands. It starts neither Spark nor Java."""
+"""`spark-ops doctor` reports missing requirements of each command on this machine. It starts neither Spark nor Java."""
 
 import argparse
 import json

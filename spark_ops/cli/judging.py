@@ -130,7 +130,7 @@ def _table(nodes: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _unseen(coverage: dict[str, Any]) -> Iterator[str]:
-    """Yield what was not seen, if there is anything."""
+    """Yield a line for each gap and each kind of unusable telemetry."""
     told = [
         f"not seen: {plain(hole['node'])} from {hole['from']} to {hole['to']}" for hole in coverage["missing"]
     ]

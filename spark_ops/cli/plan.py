@@ -1,4 +1,4 @@
-"""`spark-ops plan` says which moves would help, and writes them down as a plan. Nothing is moved.
+"""`spark-ops plan` finds moves that balance a cluster, and writes them as a plan. Nothing is moved.
 
 It plans by loads from telemetry (ROOT, needs Spark), or by numbers alone from a topology (no Spark). The exit code is
 3 if too little of the window was seen to plan by it.

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Order the process that carries out the plan to go on; without one, carry it out here. Raises: OpsError."""
+    """Order the process that carries out the plan to continue; without one, carry it out here. Raises: OpsError."""
     place = common.place_of(arguments, arguments.plan)
     common.begun(place)
     if is_busy(place.journal):
