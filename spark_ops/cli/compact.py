@@ -18,7 +18,7 @@ from spark_ops.cli.errors import EX_ENGINE, OpsError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of spark §5."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` wrote to")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the output directory of `collect`")
     parser.add_argument(
         "--older-than", default="20m", metavar="TIME", help="leave hours alone that ended later (20m)"
     )
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if find_spec("pyarrow") is None:
         raise OpsError("compact needs the Python package pyarrow: pip install 'fluffle[spark]'", EX_ENGINE)
     if not root.is_dir():
-        raise OpsError(f"{root} is no directory: give what `collect --out` wrote to")
+        raise OpsError(f"{root} is not a directory: give the --out directory of `collect`")
     from spark_ops.jobs.compact import CompactError, compact
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.session import session

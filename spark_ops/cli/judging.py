@@ -19,7 +19,7 @@ MARKS: Final = {"crit": "CRITICAL", "warn": "WARNING ", "info": "info    "}
 
 def add_window(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the window and the thresholds."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` wrote to")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the output directory of `collect`")
     parser.add_argument("--window", default="6h", metavar="TIME", help="how far to look back (6h)")
     parser.add_argument(
         "--until",
@@ -36,7 +36,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 def window_of(arguments: argparse.Namespace) -> tuple[float, float | str]:
     """Return the length of the window in s, and its end as for `until_of`. Raises: OpsError."""
     if not arguments.root.is_dir():
-        raise OpsError(f"{arguments.root} is no directory: give what `collect --out` wrote to")
+        raise OpsError(f"{arguments.root} is not a directory: give the --out directory of `collect`")
     window_s = seconds(arguments.window)
     if window_s < 60:
         raise OpsError("--window: at least 1m")

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="?",
         metavar="ROOT",
-        help="the directory that `collect` wrote to (needs Spark)",
+        help="the output directory of `collect` (needs Spark)",
     )
     add_topology_argument(
         parser,
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     _sort_out_mode(arguments)
     given = [arguments.root, arguments.topology, arguments.synthetic]
     if sum(each is not None for each in given) != 1:
-        raise OpsError("give either ROOT, what `collect` wrote to, or --topology FILE|URL")
+        raise OpsError("give either ROOT, the output directory of `collect`, or --topology FILE|URL")
     settings = settings_of(arguments)
     now = time.time()
     if arguments.candidates is not None:
@@ -180,7 +180,7 @@ def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any
 
     root: Path = arguments.root
     if not root.is_dir():
-        raise OpsError(f"{root} is no directory: give what `collect --out` wrote to")
+        raise OpsError(f"{root} is not a directory: give the --out directory of `collect`")
     since = now - seconds(arguments.window)
     try:
         with session("spark-ops plan") as spark:

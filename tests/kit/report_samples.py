@@ -101,7 +101,7 @@ def _findings() -> list[dict[str, Any]]:
             "subject": {**queue, "queue": "mail.bounced"},
             "since": "2026-11-21T06:02:00Z",
             "text": "mail.bounced grows by 1.9 MiB a second and has no consumers.",
-            "advice": "Add consumers, bound it (max-length, message-ttl) or stop who publishes to it.",
+            "advice": "Add consumers, limit the queue (max-length, message-ttl) or stop its publishers.",
             "share": 0.031,
             "evidence": {"slope_bytes_per_s": 1_992_294.4, "r2": 0.94, "consumers": 0, "ready": 1_204_511},
         },

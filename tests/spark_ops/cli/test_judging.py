@@ -87,7 +87,7 @@ def test_times() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["health", "{root}/none"], "is no directory: give what `collect --out` wrote to"),
+        (["health", "{root}/none"], "is not a directory: give the --out directory of `collect`"),
         (["health", "{root}", "--window", "x"], "'x' is not a time"),
         (["health", "{root}", "--window", "5s"], "--window: at least 1m"),
         (["health", "{root}", "--once"], "--once goes with --follow"),
