@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--goals", type=Path, metavar="FILE", help="settings of the planner (TOML)")
     parser.add_argument("--max-moves", metavar="N|all", help="the most moves (default: 50)")
     parser.add_argument(
-        "--max-bytes", metavar="SIZE|all", help="the most bytes to copy, such as 500M (default: 10G)"
+        "--max-bytes", metavar="SIZE|all", help="the most bytes to copy, such as 500M (default: 10 GiB)"
     )
     parser.add_argument("--no-copies", action="store_true", help="only promote existing mirrors")
     parser.add_argument("--only-vhost", metavar="RE", help="only queues in virtual hosts whose name matches")
