@@ -42,7 +42,7 @@ class PowerLost(Exception):
 
 
 class _File:
-    """A file, whatever its name is. unsynced: appends since the last sync."""
+    """A file, which has no name of its own.   unsynced: appends since the last sync."""
 
     def __init__(self, synced: bytes = b"") -> None:
         self.synced = bytearray(synced)
@@ -220,7 +220,7 @@ class SimulatedDisk:
 
     @property
     def jobs(self) -> int:
-        """How many jobs are not executed yet."""
+        """The number of jobs that are not executed yet."""
         return len(self._jobs)
 
     @property
@@ -229,15 +229,15 @@ class SimulatedDisk:
         return [step for job in self._jobs for step in job.left]
 
     def paths(self) -> list[str]:
-        """All files, sorted."""
+        """Return the paths of all files, sorted."""
         return sorted(path for path, _ in self._files())
 
     def content(self, path: str) -> bytes:
-        """All bytes of a file."""
+        """Return all bytes of a file."""
         return self._file(path).content
 
     def write(self, path: str, content: bytes) -> None:
-        """Put a file there that is safe already, with its directories; or give one that is there other bytes."""
+        """Write a file that is safe at once, with its directories; or replace the bytes of an existing one."""
         if isinstance(self._find(path), _File):
             self._replace(path, content)
             return
@@ -253,13 +253,13 @@ class SimulatedDisk:
     # --- what a disk does ---
 
     def clone(self) -> "SimulatedDisk":
-        """Another disk with the same files, in the same state; without the jobs."""
+        """Return another disk with the same files in the same state, without the jobs."""
         other = SimulatedDisk()
         other._root = deepcopy(self._root)
         return other
 
     def crash(self, random: Random, *, reorders: bool = False) -> "SimulatedDisk":
-        """The disk after a power loss now. This one is not to be used again.   reorders: see the module."""
+        """Return the disk after a power loss now. Do not use this disk again.   reorders: see the module."""
         self._is_gone = True
         other = SimulatedDisk(reorders=self._reorders)
         keeps = {
@@ -286,47 +286,47 @@ class SimulatedDisk:
         return other
 
     def cut_power_after(self, steps: int) -> None:
-        """Have the power go off, with PowerLost, when so many more steps were executed. Then `crash` or `kill`."""
+        """Raise PowerLost after this many more steps. Then call `crash` or `kill`."""
         self._power_ends_at = self.executed + steps
 
     def sync_all(self) -> None:
-        """Make all safe, as a system does by and by."""
+        """Make all data safe, as an operating system does after a while."""
         for directory in _all_directories(self._root):
             directory.sync()
         for _, file in self._files():
             file.sync()
 
     def fill_up(self, after_bytes: int = 0) -> None:
-        """Leave room for so many bytes more."""
+        """Leave space for this many more bytes."""
         self._capacity_bytes = self._used_bytes() + after_bytes
 
     def free(self) -> None:
-        """Give room without end again."""
+        """Remove the limit of space."""
         self._capacity_bytes = None
 
     def give_up(self) -> None:
-        """Have what finds no room fail from now on, as at the end of a node: see `FileDisk.drain`."""
+        """Let steps without space fail from now on, as at the end of a node: see `FileDisk.drain`."""
         self._gives_up = True
 
     def fail(self, kind: type, path: str | None = None, code: int = errno.EIO) -> None:
-        """Have the next step of a kind, on a path or on any, fail with an error that is not about room."""
+        """Let the next step of a kind, on this or any path, fail with an error other than a full disk."""
         self._faults.append((kind, path, OSError(code, "a fault that the test wants", path)))
 
     def fail_always(self, kind: type, path: str | None = None, code: int = errno.EIO) -> None:
-        """Have every step of a kind, on a path or on any, fail from now on, until `mend`."""
+        """Let every step of a kind, on this or any path, fail until `mend`."""
         self._lasting_faults.append((kind, path, OSError(code, "a fault that the test wants", path)))
 
     def hang(self) -> None:
-        """Execute nothing from now on, until `mend`; what was submitted waits."""
+        """Execute nothing until `mend`; submitted jobs wait."""
         self._hangs = True
 
     def mend(self) -> None:
-        """End what `fail_always` and `hang` began."""
+        """End the faults of `fail_always` and `hang`."""
         self._lasting_faults.clear()
         self._hangs = False
 
     def fail_sync(self, path: str | None = None) -> None:
-        """Have the next Sync fail: what it was to make safe never will be."""
+        """Let the next Sync fail: its data never becomes safe."""
         self.fail(Sync, path)
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
@@ -346,7 +346,7 @@ class SimulatedDisk:
         self._replace(path, bytes(content))
 
     def lose(self, path: str) -> None:
-        """A file is gone, and stays so after a power loss."""
+        """Remove a file, which is also gone after a power loss."""
         directory, _, name = path.rpartition("/")
         parent = self._directory(directory)
         parent.change(_Change({name: None}))
@@ -563,7 +563,7 @@ def _is_within(path: str, above: str) -> bool:
 
 
 def _all_directories(top: _Directory) -> list[_Directory]:
-    """All that can be reached from here by old names or new ones, the inner ones first."""
+    """Return all directories that can be reached from here by old or new names, the inner ones first."""
     found: dict[_Directory, None] = {}
 
     def visit(directory: _Directory) -> None:
@@ -603,7 +603,7 @@ def _survivor(
     copies: dict[_File | _Directory, _File | _Directory],
     left: Callable[[_File, Random], bytes],
 ) -> _Directory:
-    """A directory after a power loss.
+    """Return a directory as it is after a power loss.
 
     keeps: how many of its changes each has.   copies: of what was seen already.   left: what a file has then.
     """
@@ -624,7 +624,7 @@ def _survivor(
 
 
 def _what_is_left(file: _File, random: Random) -> bytes:
-    """The content of a file after a power loss."""
+    """Return the content of a file after a power loss."""
     whole = random.randint(0, len(file.unsynced))
     parts = [bytes(file.synced), *file.unsynced[:whole]]
     if whole < len(file.unsynced):
