@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.test_tidy import DOCUMENTS, NODE, ROOT
+from tests.test_tidy import DOCUMENTS, NODE, PYTHON, ROOT
 
 README_CHARACTERS_MAX: Final = 9000
 
@@ -74,9 +74,14 @@ def test_the_tour_is_as_long_as_it_says() -> None:
 
 def test_docstrings_stand_alone() -> None:
     """None opens with a word that needs the name before it, or only points to another one."""
+    kit = [
+        path
+        for path in PYTHON
+        if path.is_relative_to(ROOT / "bench") or path.is_relative_to(ROOT / "tests" / "kit")
+    ]
     found = [
         f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
-        for path in NODE
+        for path in (*NODE, *kit)
         for docstring in _docstrings(path)
         if re.split(r"\W", docstring, maxsplit=1)[0] in OPENERS or docstring.startswith("See `")
     ]

@@ -17,7 +17,7 @@ CALL_S: Final = 15.0
 
 
 class Stuck(Lost):
-    """There was no answer within the limit."""
+    """No answer arrived within the limit."""
 
 
 class ClusterChannel(Channel):

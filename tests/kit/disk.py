@@ -1,4 +1,4 @@
-"""A disk in memory that executes the store's steps when a test says so, and can lose what a real one may lose.
+"""A disk in memory that executes the store's steps when a test says so, and can lose what a real disk may lose.
 
     disk.step()      one step of the job at the head, and the answer if that was its last one
     disk.settle()    all jobs, and those that their answers bring up
@@ -62,7 +62,7 @@ class _File:
 
 @dataclass(eq=False)
 class _Change:
-    """A change of names in one directory: each name with what it means from now on (None: nothing).
+    """A change of names in one directory: each name with its new entry (None: removed).
 
     after: a change elsewhere without which this one can't have happened.
     """
@@ -73,7 +73,7 @@ class _Change:
 
 @dataclass(eq=False)
 class _Directory:
-    """names: as a program sees them.   synced: what was safe at the last SyncDir.   changes: since then."""
+    """A directory.   names: as a program sees them.   synced: as of the last SyncDir.   changes: since then."""
 
     names: dict[str, "_File | _Directory"] = field(default_factory=dict)
     synced: dict[str, "_File | _Directory"] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class SimulatedDisk:
 
     @property
     def pending_bytes(self) -> int:
-        """See `Disk.pending_bytes`."""
+        """The bytes of submitted jobs that are not executed yet."""
         return sum(
             len(part)
             for job in self._jobs
@@ -159,12 +159,12 @@ class SimulatedDisk:
         done: Callable[[list[Any]], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        """See `Disk.submit`."""
+        """Submit a job, which waits until a test lets it be executed."""
         assert not self._is_gone, "the power is off"
         self._jobs.append(_Job(list(steps), done, failed))
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """See `Disk.run`."""
+        """Execute steps at once."""
         assert not self._is_gone, "the power is off"
         assert not self._jobs, "the thread has the files"
         results = []
@@ -177,12 +177,12 @@ class SimulatedDisk:
         return results
 
     def names(self, directory: str) -> list[str]:
-        """See `Disk.names`."""
+        """Return the names in a directory, sorted."""
         node = self._find(directory)
         return sorted(node.names) if isinstance(node, _Directory) else []
 
     def size(self, path: str) -> int:
-        """See `Disk.size`."""
+        """Return the size of a file in bytes."""
         return len(self._file(path))
 
     # --- what a test does ---
@@ -195,7 +195,7 @@ class SimulatedDisk:
         return self.answer() or has_moved
 
     def settle(self) -> None:
-        """Execute all jobs, and those that their answers bring up; what finds no room stays."""
+        """Execute all jobs, and those that their answers submit; jobs without space stay."""
         while self.step():
             pass
 
@@ -402,7 +402,7 @@ class SimulatedDisk:
             self._answers.append(lambda: self.on_stalled(error.strerror or ""))
 
     def _may_pass(self, job: _Job) -> bool:
-        """Whether the disk is full and the job is one that needs no room and touches nothing that waits."""
+        """Return whether the disk is full and the job needs no space and concerns no waiting job."""
         if not self._is_stalled or job.writes:
             return False
         before = list(self._jobs)[: self._jobs.index(job)]
@@ -410,7 +410,7 @@ class SimulatedDisk:
         return not any(self._collide(step, earlier) for step in job.left for earlier in waiting)
 
     def _collide(self, step: Step, earlier: Step) -> bool:
-        """Whether a Read, Remove or RemoveTree must not be executed before a step that was submitted earlier."""
+        """Return whether a Read, Remove or RemoveTree must wait for a step that was submitted earlier."""
         assert isinstance(step, READING)
         if isinstance(step, Read):
             if isinstance(earlier, Read):
@@ -580,7 +580,7 @@ def _all_directories(top: _Directory) -> list[_Directory]:
 
 
 def _keep_renamed(keeps: dict[_Directory, int]) -> None:
-    """Where a file left a directory for another, it arrived there."""
+    """Keep a file that left a directory for another one: it has arrived there."""
     has_changed = True
     while has_changed:
         has_changed = False
@@ -641,7 +641,7 @@ def _what_is_left(file: _File, random: Random) -> bytes:
 
 
 def _pages_that_are_left(file: _File, random: Random) -> bytes:
-    """The same where each page that was not synced is there or not: a page that is not is zeros."""
+    """Return the content of a file after a power loss in which any page that was not synced may be zeros."""
     content = bytearray(file.content)
     at, end = len(file.synced), len(content)
     while at < end:

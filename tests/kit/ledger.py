@@ -65,7 +65,7 @@ class Kind:
     expiration: str = ""
 
     def is_transient(self, number: int) -> bool:
-        """Whether this message must not survive a restart."""
+        """Return whether this message must not survive a restart."""
         return self.transient_of > 0 and number % self.transient_of == 0
 
     def priority(self, number: int) -> int:

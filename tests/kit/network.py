@@ -364,7 +364,7 @@ def _succeeds(command: list[str]) -> bool:
 
 
 def has_namespaces() -> bool:
-    """Whether this process may make network namespaces with interfaces."""
+    """Return whether this process may make network namespaces with interfaces."""
     probe = "ip link add br0 type bridge && ip rule add pref 7 from 10.77.0.1 iif br0 blackhole && ss -K dst 10.77.0.1"
     return _succeeds(in_namespace(["sh", "-c", probe]))
 

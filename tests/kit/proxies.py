@@ -178,7 +178,7 @@ class Link:
 
 
 class Proxies:
-    """All links.   ports: of the proxies.   targets: the nodes.   cuts: how, by pair of names.   delays: in s.
+    """All links between nodes.   ports: of the proxies.   targets: the nodes.   cuts: by names.   delays: in s.
 
     mark: of what goes to the nodes, for rules of the kernel.
     """

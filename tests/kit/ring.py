@@ -219,7 +219,7 @@ class Ring:
         self.check()
 
     def can_take(self, sender: int, receiver: int) -> bool:
-        """Whether a frame waits. One for a member that has not begun is held by its node."""
+        """Return whether a frame can be taken. Frames for a member that has not begun are held by its node."""
         return bool(self.links.get((sender, receiver))) and receiver not in self.unborn
 
     def take(self, sender: int, receiver: int) -> None:
@@ -233,7 +233,7 @@ class Ring:
 
     @staticmethod
     def _fate(member: Member, sender: int, message: Frame) -> str:
-        """What becomes of a frame, for the notes."""
+        """Return a description of a frame's fate, for the notes."""
         if message.version > member.view.version:
             return "holds"
         is_wanted = not member._awaits_catch_up or isinstance(message, CatchUp)
@@ -262,7 +262,7 @@ class Ring:
     # --- what must hold ---
 
     def delivered(self, node: Node, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """The payloads are what was said, and what their origin had been delivered before is here, too."""
+        """Check that payloads are what was broadcast, and that what their origin had received before is here too."""
         said = self.spoken[origin][first : first + len(payloads)]
         assert list(payloads) == said
         last = first + len(payloads) - 1
@@ -375,7 +375,7 @@ class Driver:
         self.members_max = members_max
 
     def work(self) -> Iterator[Step]:
-        """What is under way goes on: views, frames, proposals, disks."""
+        """Yield the steps that continue the work: views, frames, proposals, disks."""
         ring = self.ring
         for id_ in list(ring.unborn):
             yield f"begin {id_}", partial(ring.begin, id_)

@@ -18,7 +18,7 @@ Settings = Mapping[str, str]
 
 
 class Admin(Protocol):
-    """What an operator can do. A call returns when the server has done it; a refusal is a RuntimeError."""
+    """The operations of an operator. A call returns when the server has done it; a refusal is a RuntimeError."""
 
     def add_user(self, name: str, password: str, tags: Sequence[str] = ()) -> None: ...
     def delete_user(self, name: str) -> None: ...
