@@ -9,6 +9,7 @@ from typing import Final
 from tests.test_tidy import DOCUMENTS, NODE, PYTHON, ROOT
 
 README_CHARACTERS_MAX: Final = 9000
+ARCHITECTURE_WORDS_MAX: Final = 1500
 
 TASKS: Final = frozenset(
     {
@@ -52,6 +53,11 @@ def _docstrings(path: Path) -> Iterator[str]:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text()) <= README_CHARACTERS_MAX
+
+
+def test_the_architecture_is_short() -> None:
+    """A reader has it all in a few minutes; docs/internals has the rest."""
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= ARCHITECTURE_WORDS_MAX
 
 
 def test_each_task_is_one_click_from_the_readme() -> None:
