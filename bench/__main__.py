@@ -1,9 +1,9 @@
 """`python -m bench`: run the workloads on Fluffle and RabbitMQ in alternation; print the table of ratios.
 
-Both brokers run all the time; the one that is not measured is idle. Clusters are brokers of their own, which
-run while it is their workloads' turn, in place of the single nodes. For each workload the rounds
-alternate (Fluffle, RabbitMQ, Fluffle, …), so that what else the machine does meets both alike. Another
-version of Fluffle may stand in RabbitMQ's place.
+Both brokers run all the time; the broker that is not measured is idle. Workloads on clusters start a cluster of
+each broker and stop the single nodes meanwhile. The rounds of a workload alternate (Fluffle, RabbitMQ,
+Fluffle, …), so that other load on the machine affects both brokers alike. `--against` compares Fluffle with
+another version of it instead of RabbitMQ.
 """
 
 import argparse
@@ -62,11 +62,14 @@ CATALOGUE = (
 NAME_WIDTH = max(len(workload.name) for workload in CATALOGUE)
 OPEN_FILES_WANTED = 10_000
 AGAINST_TOLERANCE = 0.05
-"""By how much two runs of one version may differ on a quiet machine, as a part of 1."""
+"""The relative difference that two runs of the same version may have on a quiet machine."""
 
 
 def main() -> int:
-    """Exit code 0: all that could be judged is met; 1: something is short or failed; 130: Ctrl-C."""
+    """Run the benchmark.
+
+    Returns: 0 if all requirements with a verdict are met, 1 if any is missed or a workload failed, 130 after Ctrl-C.
+    """
     options = parse_options()
     if options.list:
         for workload in CATALOGUE:
@@ -75,7 +78,7 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, _exit_on_signal)
     _raise_open_files()
-    gc.disable()  # the generator makes no cycles worth a pause
+    gc.disable()  # the generator makes hardly any reference cycles, so collections would only add pauses
     scale = QUICK if options.quick else FULL
     if options.profile:
         return profile(options.profile, scale)
@@ -88,11 +91,12 @@ def main() -> int:
         for server in brokers.all:
             stack.enter_context(server)
         try:
-            # Beside another version of Fluffle, one that may not keep anything, the disk is for those who ask.
+            # With --against, workloads that need the disk run only if --only names them: the other version may
+            # have no persistence.
             for workload in options.only or (WORKLOADS if options.against else CATALOGUE):
                 bench.measure(workload)
         except KeyboardInterrupt:
-            _log("interrupted: what was measured follows")
+            _log("interrupted: the results so far follow")
             interrupted = True
     report = bench.report(quick=options.quick)
     print(report)
@@ -115,28 +119,36 @@ def parse_options() -> argparse.Namespace:
 
     def checkout(name: str) -> Path:
         if not (path := Path(name).resolve()).joinpath("node", "__main__.py").exists() or path == REPOSITORY:
-            raise argparse.ArgumentTypeError(f"{name} is no other checkout of Fluffle")
+            raise argparse.ArgumentTypeError(f"{name} is not another checkout of Fluffle")
         return path
 
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Fluffle beside RabbitMQ.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Benchmark Fluffle and RabbitMQ side by side."
+    )
     parser.add_argument(
         "--only",
         nargs="+",
         type=group,
         default=[],
         metavar="NAME",
-        help="these workloads, in this order; `mirrors` is all whose names begin with `mirrors-`",
+        help="run only these workloads, in this order; `mirrors` selects all whose names begin with `mirrors-`",
     )
-    parser.add_argument("--rounds", type=int, default=3, help="per workload and broker; medians are shown")
-    parser.add_argument("--quick", action="store_true", help="1 s a round, smaller counts: for a first look")
-    parser.add_argument("--json", metavar="FILE", help="write every round's numbers too")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds per workload and broker; the table shows medians"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="rounds of 1 s and smaller counts, for a first look"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the figures of each round")
     parser.add_argument("--list", action="store_true", help="list the workloads and their requirements")
-    parser.add_argument("--profile", type=named, metavar="NAME", help="one workload on Fluffle, cProfile")
+    parser.add_argument(
+        "--profile", type=named, metavar="NAME", help="run one workload on Fluffle under cProfile"
+    )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--fluffle-only", action="store_true")
     only.add_argument("--rabbitmq-only", action="store_true")
     only.add_argument(
-        "--against", type=checkout, metavar="DIR", help="another checkout of Fluffle in RabbitMQ's place"
+        "--against", type=checkout, metavar="DIR", help="compare with another checkout of Fluffle"
     )
     options = parser.parse_args()
     options.only = list(itertools.chain.from_iterable(options.only))
@@ -145,14 +157,14 @@ def parse_options() -> argparse.Namespace:
 
 @dataclass
 class Brokers:
-    """Those that are to be measured: single nodes, such with their HTTP API on, and clusters."""
+    """The brokers to measure: single nodes, single nodes with the HTTP API on, and clusters."""
 
     servers: list[Broker] = field(default_factory=list)
     managed: list[Broker] = field(default_factory=list)
     clusters: list[Broker] = field(default_factory=list)
 
     def add(self, server: Server, managed: Server, cluster: Cluster) -> None:
-        """One version of one broker."""
+        """Add one version of one broker in its three forms."""
         self.servers.append(server)
         self.managed.append(managed)
         self.clusters.append(cluster)
@@ -162,12 +174,12 @@ class Brokers:
         return [*self.servers, *self.managed, *self.clusters]
 
     def asked_by(self, workload: Workload) -> list[Broker]:
-        """Those that it can be run on."""
+        """Return the brokers that a workload can run on."""
         return self.clusters if workload.clustered else self.managed if workload.managed else self.servers
 
 
 def _brokers(options: argparse.Namespace) -> Brokers:
-    """The brokers of this run; nothing is started."""
+    """Return the brokers of this run, not started."""
     brokers = Brokers()
     if options.against:
         there = options.against
@@ -185,9 +197,9 @@ def _brokers(options: argparse.Namespace) -> Brokers:
 
 @dataclass
 class Bench:
-    """The brokers, and the rounds that have been run on them: by workload, then by broker's name.
+    """The brokers and the outcomes of their rounds: by workload, then by the broker's name.
 
-    reference: the name of the one that Fluffle is beside.
+    reference: the name of the broker that Fluffle is compared with.
     """
 
     brokers: Brokers
@@ -199,7 +211,7 @@ class Bench:
     versions: dict[str, str] = field(default_factory=dict)
 
     def measure(self, workload: Workload) -> None:
-        """All rounds of one workload. A broker that fails one is stopped, and starts anew for the next."""
+        """Run all rounds of a workload. A broker that fails one is stopped; it starts again for the next workload."""
         brokers = self.brokers.asked_by(workload)
         for each in self.brokers.all:
             if each not in brokers:
@@ -232,12 +244,12 @@ class Bench:
             self.versions[server.name] = server.version
         server.used = True
         if workload.keeps:
-            os.sync()  # what the round before left to the kernel isn't written during this one
+            os.sync()  # so that pages that the previous round left to the kernel are not written during this round
         for each in self.brokers.asked_by(workload):
             each.wait_until_quiet()
         outcome = workload.run(server, self.scale)
         if workload.fresh:
-            server.stop()  # what was asked of it may keep it busy beside the next one
+            server.stop()  # so that work that is still pending does not disturb the next broker
         numbers = (f"{row.metric} {outcome.metrics[row.metric]:,.2f} {row.unit}" for row in workload.rows)
         busy = f"CPU {outcome.server_cpu_s:.2f} s, generator {outcome.generator_cpu_s:.2f} s"
         took = f"{outcome.elapsed_s:.1f} s"
@@ -245,7 +257,7 @@ class Bench:
         return outcome
 
     def summary(self, workload_name: str, server_name: str) -> Summary | None:
-        """None: this server was not asked."""
+        """Return the summary of a workload on a server; None if it did not run there."""
         if server_name not in self.outcomes[workload_name]:
             return None
         rounds = self.outcomes[workload_name][server_name]
@@ -266,10 +278,10 @@ class Bench:
                 rows = [self._required(row) for row in workload.rows]
                 lines += [table_cells(workload.name, row, ours, theirs) for row in rows]
         text = [table(lines, self.reference), "", *machine()]
-        text += [f"{name} says it is {version}" for name, version in self.versions.items()]
+        text += [f"{name} reports version {version}" for name, version in self.versions.items()]
         text.append(
-            f"{self.rounds} rounds unless a workload has its own number, medians; CPU of all nodes;"
-            " the generator's CPU is in parts of one core."
+            f"Medians of {self.rounds} rounds, unless a workload has its own number; CPU is of all nodes;"
+            " the generator's CPU is a share of one core."
         )
         if quick:
             text.append("Quick: short rounds and small counts. These verdicts do not count.")
@@ -278,7 +290,7 @@ class Bench:
         return "\n".join(text)
 
     def _required(self, row: Row) -> Row:
-        """The row with what is required beside this reference."""
+        """Return the row with its requirement relative to this reference."""
         return row if self.reference == RabbitMQ.name else row.not_worse(AGAINST_TOLERANCE)
 
     def as_json(self) -> dict[str, object]:
@@ -295,7 +307,7 @@ class Bench:
 
 
 def profile(workload: Workload, scale: Scale) -> int:
-    """One round on Fluffle under cProfile, then the functions that took most of each node's time."""
+    """Run one round on Fluffle under cProfile, and print the functions that used the most time of each node."""
     with tempfile.TemporaryDirectory(prefix="fluffle-bench-profile-") as directory:
         data = Path(directory)
         kind = ManagedFluffle if workload.managed else Fluffle
@@ -311,7 +323,7 @@ def profile(workload: Workload, scale: Scale) -> int:
 
 
 def machine() -> list[str]:
-    """The machine, the disk, the Python and the commit that the numbers belong to."""
+    """Describe the machine, the disk, the Python version and the commit of the figures."""
     cpu = "?"
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -328,14 +340,14 @@ def machine() -> list[str]:
 
 
 def _filesystem(path: Path) -> str:
-    """The type and the device of the file system that a path is on."""
+    """Return the type and the device of the file system of a path."""
     mounts = {Path(mount.mountpoint): mount for mount in psutil.disk_partitions(all=True)}
     found = next((mounts[each] for each in (path.resolve(), *path.resolve().parents) if each in mounts), None)
     return f"{found.fstype} ({found.device})" if found else "?"
 
 
 def _raise_open_files() -> None:
-    """For 1,000 connections, here and in the brokers, which inherit it."""
+    """Raise the limit of open files for 1,000 connections, here and in the brokers, which inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_WANTED)
     if soft < wanted:

@@ -14,16 +14,18 @@ from bench.frames import AckFrames, Chunk, ConfirmTracker, DeliveryShape
 WINDOW = 1000
 PREFETCH = 500
 BURST = 100
-"""Publishes, and acks, that go out together."""
+"""The number of publishes, or of acks, that are sent together."""
 SAMPLE_S = 0.02
 STALL_S = 300.0
-"""RabbitMQ's queue does nothing else while it synchronises a mirror."""
+"""The longest time without progress. It is long because a RabbitMQ queue serves no clients while it synchronises a
+mirror."""
 
 
 class Balanced:
-    """One publisher with a window of confirms, one consumer that acknowledges as many as were confirmed.
+    """One publisher with a window of unconfirmed publishes, and one consumer that acknowledges as many messages as were
+    confirmed.
 
-    chunk: publishes of one length, sent round and round.   ended: set it to end.
+    chunk: publishes of equal length, sent in a loop.   ended: set by the caller to stop.
     """
 
     def __init__(
@@ -44,14 +46,14 @@ class Balanced:
         self._received_bytes = len(consumer.take_received())
 
     def rate(self, span: Span) -> float:
-        """Messages a second that were acknowledged in that time."""
+        """Return the messages per second that were acknowledged in a span of time."""
         return (self._count_at(span.end_s) - self._count_at(span.start_s)) / span.seconds
 
     def _count_at(self, at_s: float) -> int:
         return self._samples[bisect.bisect(self._samples, at_s, key=itemgetter(0)) - 1][1]
 
     def run(self) -> None:
-        """Until it is ended and all that it sent is confirmed, and as much acknowledged."""
+        """Run until `ended` is set and all sent messages are confirmed and acknowledged."""
         sockets = [self._publisher.socket, self._consumer.socket]
         for sock in sockets:
             sock.settimeout(STALL_S)
@@ -66,7 +68,7 @@ class Balanced:
             if ready:
                 moved_at = now
             elif now > moved_at + STALL_S:
-                raise BenchError(f"{self._sent_count} sent, {self._acked_count} acknowledged, nothing comes")
+                raise BenchError(f"{self._sent_count} sent, {self._acked_count} acknowledged, no progress")
             if now >= self._samples[-1][0] + SAMPLE_S:
                 self._samples.append((now, self._acked_count))
 

@@ -1,6 +1,6 @@
-"""One AMQP connection of the load generator: a blocking socket, the handshake, calls that wait for a reply.
+"""An AMQP connection of the load generator: a blocking socket, the handshake, and calls that wait for a reply.
 
-Only for setting up and tearing down. While the clock runs, workloads use `Connection.socket` directly.
+It is for setup and teardown only. During a measurement, workloads use `Connection.socket` directly.
 """
 
 import socket
@@ -18,9 +18,9 @@ class BenchError(Exception):
 
 
 class Connection:
-    """Connected, with one channel open. Heartbeats are off unless `heartbeat` accepts the broker's offer.
+    """An open connection with one open channel. Heartbeats are off unless `heartbeat` accepts the broker's offer.
 
-    user: whose password is the name.
+    user: the user name, which is also the password.
     """
 
     def __init__(
@@ -67,27 +67,27 @@ class Connection:
         return self._read(self.channel, reply_ids)
 
     def take_received(self) -> bytes:
-        """The bytes that were read together with the last reply: the first deliveries, possibly."""
+        """Return and forget the bytes that were read together with the last reply; they may be the first deliveries."""
         data = bytes(self._received)
         self._received.clear()
         return data
 
     def close(self) -> None:
-        """Close in the protocol's way: afterwards the broker has taken back what was not acknowledged.
+        """Close the connection by the protocol; when this returns, the broker has requeued all unacknowledged messages.
 
-        Nothing else may come any more; see `abandon`.
+        No other frame may arrive meanwhile; `abandon` is for connections with deliveries under way.
         """
         self.socket.sendall(f.method(0, f.CONNECTION_CLOSE, struct.pack(">HBHH", 200, 0, 0, 0)))
         self._read(0, f.CONNECTION_CLOSE_OK)
         self.socket.close()
 
     def reopen(self) -> None:
-        """Open the channel again, which the broker has closed."""
+        """Open the channel again after the broker has closed it."""
         self.socket.sendall(f.method(self.channel, f.CHANNEL_CLOSE_OK))
         self.call(f.CHANNEL_OPEN, b"\0", f.CHANNEL_OPEN_OK)
 
     def abandon(self) -> None:
-        """Close the consumer's connection in the midst of deliveries, which may be cut off where reading ended."""
+        """Close a consumer's connection while deliveries arrive; the last frame that was read may be incomplete."""
         self.socket.sendall(f.method(0, f.CONNECTION_CLOSE, struct.pack(">HBHH", 200, 0, 0, 0)))
         end = f.method(0, f.CONNECTION_CLOSE_OK)
         tail = b""
@@ -99,7 +99,7 @@ class Connection:
         self.socket.close()
 
     def _read(self, channel: int, ids: tuple[int, int]) -> bytes:
-        """The arguments of the next frame, which must be method `ids` on `channel`."""
+        """Return the arguments of the next frame, which must be the method `ids` on `channel`."""
         head = self._take(7)
         frame_type, got_channel, size = struct.unpack(">BHI", head)
         payload = self._take(size + 1)[:-1]
@@ -126,13 +126,13 @@ class Connection:
     # -- the calls of the workloads --------------------------------------------------------------------
 
     def declare_queue(self, queue: str, *, durable: bool = False, passive: bool = False) -> int:
-        """Returns the number of ready messages."""
+        """Declare a queue. Returns: its number of ready messages."""
         arguments = b"\0\0" + f.short_string(queue) + bytes([passive | durable << 1]) + f.string_table({})
         reply = self.call(f.QUEUE_DECLARE, arguments, f.QUEUE_DECLARE_OK)
         return int(struct.unpack(">I", reply[-8:-4])[0])
 
     def delete_queue(self, queue: str) -> int:
-        """Returns the number of messages that were in it."""
+        """Delete a queue. Returns: the number of messages that it had."""
         reply = self.call(f.QUEUE_DELETE, b"\0\0" + f.short_string(queue) + b"\0", f.QUEUE_DELETE_OK)
         return int(struct.unpack(">I", reply)[0])
 
@@ -146,7 +146,7 @@ class Connection:
     def bind_queue(
         self, queue: str, exchange: str, routing_key: str = "", *, arguments: bytes | None = None
     ) -> None:
-        """arguments: as a table."""
+        """Bind a queue to an exchange.   arguments: an encoded field table."""
         names = f.short_string(queue) + f.short_string(exchange) + f.short_string(routing_key)
         table = f.string_table({}) if arguments is None else arguments
         self.call(f.QUEUE_BIND, b"\0\0" + names + b"\0" + table, f.QUEUE_BIND_OK)
@@ -160,7 +160,7 @@ class Connection:
         self.call(f.CONSUME, arguments, f.CONSUME_OK)
 
     def cancel(self, consumer_tag: str) -> None:
-        """Fails when anything arrives before the answer: a delivery too many."""
+        """Cancel a consumer. Raises: BenchError if a frame arrives before the reply, such as a surplus delivery."""
         self.call(f.CANCEL, f.short_string(consumer_tag) + b"\0", f.CANCEL_OK)
 
     def select_confirms(self) -> None:

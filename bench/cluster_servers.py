@@ -1,6 +1,6 @@
-"""Three nodes of a broker on this machine that know each other as a cluster: n1, n2 and n3 at localhost.
+"""Clusters of three nodes of a broker on this machine: n1, n2 and n3 at localhost.
 
-Every node is a `Server` with its own ports and its own temporary directory.
+Each node is a `Server` with its own ports and its own temporary directory.
 """
 
 import json
@@ -18,15 +18,15 @@ from bench.servers import REPOSITORY, Broker, Erlang, Fluffle, RabbitMQ, Server,
 
 NODE_NAMES = ("n1@localhost", "n2@localhost", "n3@localhost")
 FORMED_TIMEOUT_S = 30.0
-"""How long after the last node's ready line all nodes may take to know what the first one knows."""
+"""The longest time from the last node's ready line until all nodes know the metadata of the first node."""
 FORMED_QUEUE = "bench.formed"
 MIRRORED_TIMEOUT_S = 30.0
 SYNCHRONISED_TIMEOUT_S = 300.0
-"""With a million messages RabbitMQ takes a minute."""
+"""The longest time for a synchronisation. RabbitMQ takes a minute for a million messages."""
 
 
 class Span(NamedTuple):
-    """Of time, by `time.time`."""
+    """A span of time, measured by `time.time`."""
 
     start_s: float
     end_s: float
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """A policy for queues, of the virtual host `/`.   pattern: of their names."""
+    """A policy for queues of the virtual host `/`.   pattern: a regular expression for their names."""
 
     name: str
     pattern: str
@@ -49,7 +49,7 @@ class Policy(NamedTuple):
 
 
 class Cluster(Broker):
-    """Start starts the nodes one after the other, and waits until they are one broker."""
+    """A cluster of three nodes. `start` starts the nodes one after the other, and waits until they form a cluster."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Cluster(Broker):
         return [node.port for node in self.nodes]
 
     def single(self) -> Server:
-        """A running node of the same broker that knows of no cluster. It ends with the cluster."""
+        """Return a running node of the same broker that is in no cluster. It stops when the cluster stops."""
         if self._single is None:
             self._single = self._make_single()
         if not self._single.running:
@@ -86,7 +86,7 @@ class Cluster(Broker):
         self.used = False
 
     def _await_formed(self) -> None:
-        """Errors: BenchError after FORMED_TIMEOUT_S, with the last words of all nodes."""
+        """Wait until the nodes form a cluster. Raises: BenchError after FORMED_TIMEOUT_S, with all nodes' output."""
         try:
             await_formed(self.ports)
         except (BenchError, OSError) as error:
@@ -101,23 +101,23 @@ class Cluster(Broker):
         self._end_helpers()
 
     def connect(self, node: int) -> Connection:
-        """A client of one node."""
+        """Return a connection to a node."""
         return Connection(self.ports[node])
 
     def set_policy(self, policy: Policy) -> None:
-        """Returns at once if there is just this one."""
+        """Set a policy, unless it is set already."""
         if self._policies.get(policy.name) != policy:
             words = ("--apply-to", "queues", policy.name, policy.pattern, policy.definition_json)
             self.nodes[0].ctl("set_policy", *words)
             self._policies[policy.name] = policy
 
     def clear_policy(self, name: str) -> None:
-        """The queues that it was for don't have mirrors any more."""
+        """Clear a policy, so that its queues lose their mirrors."""
         if self._policies.pop(name, None):
             self.nodes[0].ctl("clear_policy", name)
 
     def await_mirrors(self, queues: Sequence[str], count: int) -> None:
-        """Wait until each queue has so many synchronised mirrors. Errors: BenchError."""
+        """Wait until each queue has this number of synchronised mirrors. Raises: BenchError."""
         deadline = time.perf_counter() + MIRRORED_TIMEOUT_S
         while True:
             columns = ("name", "synchronised_slave_pids")
@@ -130,23 +130,23 @@ class Cluster(Broker):
             time.sleep(0.1)
 
     def synchronise(self, policy: Policy, queue: str, new_count: int, count: int) -> Span:
-        """Set a policy that gives a queue of node 0 new mirrors; wait until `count`, with them, are synchronised.
+        """Set a policy that gives a queue of node 0 new mirrors; wait until `count` mirrors in all are synchronised.
 
-        Returns from when the mirrors were to be made until the last was synchronised.
+        Returns: the span from the creation of the new mirrors until the last of them was synchronised.
         """
         self._policies[policy.name] = policy
         return self._synchronise(policy, queue, new_count, count)
 
     def _synchronise(self, policy: Policy, queue: str, new_count: int, count: int) -> Span:
-        """See `synchronise`."""
+        """Do the work of `synchronise` in the way of this broker."""
         raise NotImplementedError
 
     def metadata_leader(self) -> int | None:
-        """The node that leads the changes of the metadata. None: this broker has no such node."""
+        """Return the number of the Raft leader; None if this broker has none."""
         return None
 
     def relaunch(self, node: int) -> None:
-        """Start a node that was killed, and wait until the cluster is whole again."""
+        """Start a node that was killed, and wait until the cluster is complete again."""
         self.nodes[node].relaunch()
         self._await_formed()
 
@@ -162,28 +162,28 @@ class Cluster(Broker):
 
     @abstractmethod
     def _make_nodes(self) -> Sequence[Server]:
-        """New servers, not started, one for each of NODE_NAMES."""
+        """Make a server for each of NODE_NAMES, not started."""
 
     @abstractmethod
     def _make_single(self) -> Server:
-        """A server, not started."""
+        """Make a server outside of the cluster, not started."""
 
     def _begin_helpers(self) -> None:
-        """Start what all nodes need beside them."""
+        """Start the helper processes that the nodes share."""
 
     def _end_helpers(self) -> None:
-        """End it, if it was started."""
+        """Stop the helper processes, if they were started."""
 
 
 def await_formed(ports: Sequence[int]) -> None:
-    """Wait until each node knows a queue of the first one. Errors: BenchError after FORMED_TIMEOUT_S."""
+    """Wait until each node knows a queue of the first one. Raises: BenchError after FORMED_TIMEOUT_S."""
     deadline = time.perf_counter() + FORMED_TIMEOUT_S
     with Connection(ports[0]) as first:
         first.declare_queue(FORMED_QUEUE)
         for port in ports[1:]:
             while not _knows_queue(port):
                 if time.perf_counter() > deadline:
-                    raise BenchError(f"the node at {port} is no part of the cluster")
+                    raise BenchError(f"the node at {port} is not in the cluster")
                 time.sleep(0.1)
         first.delete_queue(FORMED_QUEUE)
         first.close()
@@ -200,7 +200,7 @@ def _knows_queue(port: int) -> bool:
 
 
 class FluffleCluster(Cluster):
-    """See `Fluffle` for `checkout`. `profile`: a directory, which gets a file of cProfile's from each node."""
+    """A cluster of Fluffle.   checkout: as in `Fluffle`.   profile: a directory for each node's file of cProfile."""
 
     name = Fluffle.name
 
@@ -235,10 +235,10 @@ class FluffleCluster(Cluster):
             if found and found[1] in NODE_NAMES:
                 return NODE_NAMES.index(found[1])
             time.sleep(0.1)
-        raise BenchError(f"nobody leads: {status}")
+        raise BenchError(f"there is no Raft leader: {status}")
 
     def _synchronise(self, policy: Policy, queue: str, new_count: int, count: int) -> Span:
-        # From the log of the master's node: asking it again and again would take its time.
+        # Read from the log of the master's node, since polling would use CPU time of that node.
         log = self.nodes[0].directory / "stderr"
         known_bytes = log.stat().st_size
         words = ("--apply-to", "queues", policy.name, policy.pattern, policy.definition_json)
@@ -257,13 +257,13 @@ class FluffleCluster(Cluster):
 
 
 def _times(log: str, pattern: str) -> list[float]:
-    """When the lines were written that a pattern is found in."""
+    """Return the times of the log lines that match a pattern."""
     lines = [line for line in log.splitlines() if re.search(pattern, line)]
     return [datetime.fromisoformat(" ".join(line.split()[:2])).timestamp() for line in lines]
 
 
 class FluffleNode(Fluffle):
-    """`formation`: the lines of configuration that name all nodes and their peer ports."""
+    """A node of a Fluffle cluster.   formation: the lines of configuration that name all nodes and their ports."""
 
     def __init__(
         self,
@@ -322,20 +322,20 @@ class RabbitCluster(Cluster):
 
 
 def _binary(text: str) -> str:
-    """As a term of Erlang."""
+    """Return a text as an Erlang binary."""
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'<<"{quoted}">>'
 
 
 class RabbitNode(RabbitMQ):
-    """Its epmd and its cookie are the cluster's."""
+    """A node of a cluster of RabbitMQ, which uses the cluster's epmd and cookie."""
 
     def __init__(self, node_name: str, erlang: Erlang) -> None:
         super().__init__()
         self.node_name, self.erlang = node_name, erlang
 
     def configuration(self) -> Sequence[str]:
-        # The first node is told of no other: it would look for them for five seconds before it starts alone.
+        # The first node's configuration names no other node, which it would seek for five seconds before it starts.
         first = NODE_NAMES[0]
         peers = [] if self.node_name == first else [f"cluster_formation.classic_config.nodes.1 = {first}"]
         return [*peers, *super().configuration()]
@@ -344,4 +344,4 @@ class RabbitNode(RabbitMQ):
         self._write_files()
 
     def _end_helpers(self) -> None:
-        """Not the cluster's epmd: other nodes need it."""
+        """Leave the cluster's epmd running, since other nodes need it."""

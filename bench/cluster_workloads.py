@@ -1,6 +1,6 @@
-"""Workloads on three nodes. The queues are on the first one, A; clients connect to A, B or C.
+"""Workloads on clusters of three nodes, A, B and C. The queues are on A; clients connect to A, B or C.
 
-docs/benchmark.md, "Results", shows what is required of each row.
+docs/benchmark.md, "Results", has the requirement of each row.
 """
 
 import itertools
@@ -19,15 +19,15 @@ A, B, C = range(3)
 DECLARED_COUNT = 500
 DECLARE_INTERVAL_S = 0.02
 COMMITS_MIN = 50
-"""Commits that a percentile is taken of, whatever the scale: 20 ms apart they take a second."""
+"""The number of commits for a percentile, independent of the scale: at 20 ms each they take a second."""
 BOUND_EXCHANGE = "amq.direct"
-"""Durable, so that the bindings of durable queues are, too."""
+"""The exchange of the bindings: a durable one, so that the bindings of durable queues are durable, too."""
 
 
 def declares(cluster: Cluster, scale: Scale) -> Outcome:
-    """500 durable queues, each declared and bound, by one client on A that waits for every answer.
+    """Declare and bind 500 durable queues, from one client on A that waits for each reply.
 
-    All nodes must know the last one at once. The rate counts declares and binds.
+    All nodes must know the last queue immediately. The rate counts declares and binds.
     """
     count = DECLARED_COUNT // scale.divisor
     names = [f"bench.declared{i:03}" for i in range(count)]
@@ -47,7 +47,7 @@ def declares(cluster: Cluster, scale: Scale) -> Outcome:
 
 
 def idle_commits(cluster: Cluster, scale: Scale) -> Outcome:
-    """A transient exchange is declared every 20 ms, on A, B and C in turn; milliseconds until the answer."""
+    """Declare a transient exchange every 20 ms, on A, B and C in turn; measure the milliseconds until the reply."""
     count = max(COMMITS_MIN, int(scale.seconds / DECLARE_INTERVAL_S))
     waits_s = []
     with Bed(cluster) as bed:
@@ -64,9 +64,9 @@ def idle_commits(cluster: Cluster, scale: Scale) -> Outcome:
 
 @dataclass(frozen=True)
 class Home:
-    """A workload with all clients on A, beside the same on a node that knows of no cluster.
+    """A workload with all clients on A, compared with the same workload on a node outside of any cluster.
 
-    In turn: alone, cluster, cluster, alone, so that neither always comes first. The CPU is the cluster's.
+    The order is alone, cluster, cluster, alone, so that neither always runs first. The CPU is that of the cluster.
     """
 
     workload: OneQueue

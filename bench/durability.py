@@ -1,6 +1,6 @@
-"""Workloads whose messages go to disk: persistent ones, backlogs that outlive a restart, paging.
+"""Workloads whose messages go to disk: persistent messages, backlogs that survive a restart, paging.
 
-docs/benchmark.md, "Results", shows what is required of each row.
+docs/benchmark.md, "Results", has the requirement of each row.
 """
 
 import time
@@ -28,14 +28,14 @@ from bench.workloads import (
 QUEUE = "bench.kept"
 WATERMARK_MB = 400
 WATERMARK_QUICK_MB = 150
-"""Not a tenth: an empty node needs more than that."""
+"""The watermark of a quick run. A tenth of the full one would be less than an empty node needs."""
 
 
 def backlog_and_restarts(server: Server, scale: Scale) -> Outcome:
-    """A million persistent messages: in; what that wrote; killed; stopped; and all of them out again.
+    """Publish a million persistent messages, measure the bytes written, kill and stop the broker, and consume them all.
 
-    The kill comes first, because then what the clean stop would have tidied is not yet tidied. Each start is
-    timed to its ready line, and all messages must be there at once.
+    The kill comes first, because a clean stop tidies the files that the recovery reads. Each start is timed until its
+    ready line, and all messages must be there immediately.
     """
     count = 1_000_000 // scale.divisor
     written_before = server.settled_written_bytes()
@@ -49,7 +49,7 @@ def backlog_and_restarts(server: Server, scale: Scale) -> Outcome:
     after_stop_s = _restart(server, count, kill=False)
     with Bed(server) as bed:
         bed.queue(QUEUE, durable=True)
-        # a broker that was killed can't know what it had delivered
+        # A killed broker can't know which messages it had delivered, so they may be marked as redelivered.
         draining = drain(bed, QUEUE, messages, count, redelivered_or_not=True)
     return joint_outcome(
         [filling, draining],
@@ -63,7 +63,10 @@ def backlog_and_restarts(server: Server, scale: Scale) -> Outcome:
 
 
 def _restart(server: Server, count: int, *, kill: bool) -> float:
-    """Seconds from the spawn to the ready line. Errors: BenchError unless `count` messages are in the queue."""
+    """Restart, and return the seconds from the spawn to the ready line.
+
+    Raises: BenchError unless `count` messages are in the queue.
+    """
     server.restart(kill=kill)
     with Connection(server.port) as connection:
         found = connection.declare_queue(QUEUE, passive=True)
@@ -74,9 +77,9 @@ def _restart(server: Server, count: int, *, kill: bool) -> float:
 
 
 def paging(server: Server, scale: Scale) -> Outcome:
-    """Ten million transient messages in a node that may hold 400 MB, beside a million of them in memory.
+    """Publish and consume ten million transient messages on a node that may use 400 MB, and a million in memory.
 
-    Then all of them come out again: what stayed in memory may be the first part of the queue, or any other.
+    All messages are consumed, since the messages that stay in memory may be any part of the queue.
     """
     count = 10_000_000 // scale.divisor
     unpaged_count = 1_000_000 // scale.divisor

@@ -1,9 +1,9 @@
-"""Publishers and consumers running at once, and the test bed that sets them up and checks what is left.
+"""Publishers and consumers that run concurrently, and the test bed that sets them up and checks the result.
 
-The generator shares two cores with the broker, so it must cost little: a publisher sends prepared buffers
-with blocking sends; a consumer reads with one system call per 64 KiB or so (the kernel's SO_RCVLOWAT gathers
-them) and counts deliveries by their bytes. One thread a connection: nearly all its time is spent in the
-kernel, outside the GIL.
+The generator shares two cores with the broker, so it must use little CPU: a publisher sends prepared buffers
+with blocking sends; a consumer reads with one system call per 64 KiB or so (SO_RCVLOWAT makes the kernel gather
+them) and counts deliveries by their bytes. Each connection has a thread, which spends nearly all of its time in
+the kernel, outside the GIL.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from bench.servers import Broker, Meter
 
 RECEIVE_BUFFER_BYTES = 1 << 20
 RECEIVE_LOW_WATER_BYTES = 65_536
-# How long a read waits for its low-water mark, and so how late the last deliveries may be noticed.
+# The longest time that a read waits for its low-water mark; the last deliveries may be noticed that late.
 RECEIVE_TIMEOUT_S = 0.02
 STALL_S = 30.0
-# A publisher waits when it is this far ahead of the consumers. Without it the brokers would be measured with
+# A publisher waits when it is this far ahead of the consumers. Without this limit the brokers would be measured with
 # ever longer queues, which is what the workload queue-200k is for.
 AHEAD_COUNT_MAX = 50_000
-# Of every so many publishes one confirm is timed: ten in a window of 1,000, so that timing costs nothing.
+# One confirm per this number of publishes is timed: ten in a window of 1,000, so that timing costs almost nothing.
 CONFIRMS_TIMED_EACH = 100
 
 
@@ -39,7 +39,7 @@ class Acks(enum.Enum):
 
 
 class Progress:
-    """What the threads of one run share. Plain attributes: each has one writer, and late reads do no harm."""
+    """State that the threads of a run share. Plain attributes suffice: each has one writer; late reads do no harm."""
 
     def __init__(self, publishers: "Sequence[Publisher]", sinks: "Sequence[Sink]") -> None:
         self.publishers, self.sinks = publishers, sinks
@@ -53,14 +53,14 @@ class Progress:
         return sum(s.delivery_count for s in self.sinks)
 
     def finished(self) -> bool:
-        """All that was published has arrived, and nothing more will be published."""
+        """True if all published messages have arrived and no more will be published."""
         if self.failed:
             return True
         return all(p.done for p in self.publishers) and self.received_count() >= self.expected_count()
 
 
 class Publisher:
-    """What a run knows of one that publishes: how much so far, how many deliveries that must cause."""
+    """A publisher as a run sees it: the number of publishes so far, and of the deliveries that they must cause."""
 
     def __init__(self) -> None:
         self.message_count = self.delivery_count = 0
@@ -69,18 +69,18 @@ class Publisher:
 
     @classmethod
     def finished(cls, count: int) -> "Publisher":
-        """One whose `count` messages are in the queue already."""
+        """Return a publisher whose `count` messages are in the queue already."""
         publisher = Publisher()
         publisher.message_count = publisher.delivery_count = count
         publisher.done = True
         return publisher
 
     def run(self, progress: Progress) -> None:
-        """Publish; nothing, here."""
+        """Publish. The base class publishes nothing."""
 
 
 class PlainPublisher(Publisher):
-    """Sends prepared buffers, round and round: `cycles` times, or until the deadline."""
+    """A publisher without confirms that sends prepared buffers in a loop: `cycles` times, or until the deadline."""
 
     def __init__(
         self,
@@ -118,7 +118,8 @@ class PlainPublisher(Publisher):
 
 
 def _expect_silence(sock: socket.socket) -> None:
-    """Errors: BenchError when the broker has said something to one that only publishes, or has hung up."""
+    """Check that the broker has sent nothing to a publisher without confirms. Raises: BenchError, also if it closed the
+    connection."""
     try:
         said = sock.recv(256, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -127,7 +128,7 @@ def _expect_silence(sock: socket.socket) -> None:
 
 
 class ConfirmPublisher(Publisher):
-    """Keeps at most `window` publishes unconfirmed, and ends when all are confirmed."""
+    """A publisher that keeps at most `window` publishes unconfirmed, and ends when all are confirmed."""
 
     def __init__(self, connection: Connection, chunk: Chunk, *, window: int) -> None:
         super().__init__()
@@ -141,7 +142,7 @@ class ConfirmPublisher(Publisher):
 
     @property
     def waits_s(self) -> list[float]:
-        """Seconds from publish to confirm, of a sample of the publishes."""
+        """Return the seconds from publish to confirm of a sample of the publishes."""
         return self._timed.waits_s
 
     def run(self, progress: Progress) -> None:
@@ -173,7 +174,7 @@ class ConfirmPublisher(Publisher):
 
 
 class Sink:
-    """Reads the deliveries of one connection, counts them by bytes, checks samples, and acknowledges."""
+    """A consumer that counts the deliveries of its connection by bytes, checks samples, and acknowledges."""
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class Sink:
         acks: Acks = Acks.NONE,
         gather_count: int | None = None,
     ) -> None:
-        """`gather_count`: wait for so many deliveries before they are read (and acknowledged) together."""
+        """Make a consumer.   gather_count: the number of deliveries that are read, and acknowledged, together."""
         self.connection, self.shape, self.consumer_tags, self.acks = connection, shape, consumer_tags, acks
         self.low_water_bytes = RECEIVE_LOW_WATER_BYTES
         if gather_count is not None:
@@ -223,7 +224,7 @@ class Sink:
             raise BenchError(f"{self.received_bytes % self.shape.size_bytes} bytes after the last delivery")
 
     def _take(self, view: memoryview, size: int) -> None:
-        """Count `size` new bytes; check the first delivery that begins in them and the last that is whole."""
+        """Count `size` new bytes; check the first delivery that begins in them and the last complete one."""
         self.last_at = time.perf_counter()
         each = self.shape.size_bytes
         before = self.received_bytes
@@ -238,7 +239,7 @@ class Sink:
             self._acknowledge(whole_count)
 
     def _acknowledge(self, delivery_tag: int) -> None:
-        """Everything up to `delivery_tag`."""
+        """Acknowledge all deliveries up to `delivery_tag`."""
         if self.acks is Acks.EACH:
             data = self._ack_frames.frames(self.acked_count + 1, delivery_tag - self.acked_count)
         else:
@@ -249,11 +250,11 @@ class Sink:
     def _check(self, data: bytes, delivery_tag: int) -> None:
         self.checked_count += 1
         if not self.shape.check(data, delivery_tag):
-            raise BenchError(f"delivery {delivery_tag} is not what was published: {data[:80]!r}…")
+            raise BenchError(f"delivery {delivery_tag} differs from the published message: {data[:80]!r}…")
 
 
 class FlowOutcome(NamedTuple):
-    """elapsed_s: until the last confirm and delivery; the meter ran a little longer."""
+    """The result of a run.   elapsed_s: until the last confirm and delivery; the meter ran a little longer."""
 
     message_count: int
     delivery_count: int
@@ -262,12 +263,12 @@ class FlowOutcome(NamedTuple):
 
 
 class Bed:
-    """The queues, exchanges and connections of one workload on one broker.
+    """The test bed: queues, exchanges and connections of one workload on one broker.
 
-    In a cluster, queues are declared on its first node, and live there, unless a client of another declares them.
+    In a cluster, queues are declared on the first node and live there, unless a client of another node declares them.
 
-    Leaving it without an error cancels the consumers (a delivery too many fails), closes the connections, and
-    deletes the queues, which must be empty (a message that is left, or came back unacknowledged, fails).
+    On exit without an error it cancels the consumers, closes the connections, and deletes the queues. A surplus
+    delivery, or a message that is left in a queue or was requeued, is an error.
     """
 
     def __init__(self, server: Broker) -> None:
@@ -308,24 +309,24 @@ class Bed:
             self._admin.delete_exchange(exchange)
 
     def connect(self, *, node: int = 0, channel: int = 1, heartbeat: bool = False) -> Connection:
-        """`node`: which one of a cluster, from 0."""
+        """Open a connection.   node: the number of the node in a cluster, from 0."""
         connection = Connection(self.server.ports[node], channel=channel, heartbeat=heartbeat)
         self._connections.append(connection)
         return connection
 
     def admin(self, node: int) -> Connection:
-        """A connection to a node of a cluster that does nothing while messages flow."""
+        """Return a connection to a node that is idle while messages flow."""
         if node not in self._admins:
             self._admins[node] = Connection(self.server.ports[node])
         return self._admins[node]
 
     def queue(self, name: str, *, durable: bool = False, client: Connection | None = None) -> None:
-        """`client`: who declares it."""
+        """Declare a queue.   client: the connection that declares it; None: the admin's."""
         (client or self._admin).declare_queue(name, durable=durable)
         self._queues.append(name)
 
     def exchange(self, name: str, kind: str, *, client: Connection | None = None) -> None:
-        """`client`: who declares it."""
+        """Declare an exchange.   client: the connection that declares it; None: the admin's."""
         (client or self._admin).declare_exchange(name, kind)
         self._exchanges.append(name)
 
@@ -333,11 +334,11 @@ class Bed:
         self._admin.bind_queue(queue, exchange, routing_key)
 
     def forget(self, connection: Connection) -> None:
-        """Don't close this one at the end: it is closed."""
+        """Exclude a connection that is already closed from the closing at the end."""
         self._connections.remove(connection)
 
     def leave(self, queue: str) -> None:
-        """Don't look at this queue any more at the end: its messages are to stay."""
+        """Exclude a queue, whose messages are to stay, from the checks and the deletion at the end."""
         self._queues.remove(queue)
 
     def discard(self, queue: str, count: int) -> None:
@@ -354,9 +355,9 @@ class Bed:
         begin: Callable[[], None] = lambda: None,
         settle: Callable[[], None] = lambda: None,
     ) -> FlowOutcome:
-        """Publish for `seconds` (or what the publishers are limited to), until all has arrived.
+        """Publish for `seconds`, or up to the publishers' limits, and wait until all messages have arrived.
 
-        begin: called when the clock has started; settle: called last, before it stops.
+        begin: called when the clock has started.   settle: called before the clock stops.
         """
         progress = Progress(self.publishers, self.sinks)
         with Meter(self.server) as meter:
@@ -383,7 +384,7 @@ class Bed:
 def run_threads(
     parts: Sequence[Callable[[Progress], None]], progress: Progress, abort: Callable[[], None]
 ) -> None:
-    """Run all parts to their end. The first error, or STALL_S without progress, ends all and is raised."""
+    """Run all parts to their end. The first error, or STALL_S without progress, stops all parts and is raised."""
     pool = ThreadPoolExecutor(len(parts))
     try:
         waiting = {pool.submit(part, progress) for part in parts}

@@ -1,6 +1,6 @@
-"""AMQP 0-9-1 bytes by hand: what the load generator sends and what it expects to get back.
+"""The load generator's own encoder of AMQP 0-9-1: the frames that it sends, and those that it expects.
 
-Everything is built before the clock starts: whole runs of publishes, whole blocks of acks, and for each
+Everything is built before the clock starts: sequences of publishes, blocks of acks, and for each
 delivery the exact bytes that must arrive. Sources: amqp-behaviour §10 (methods, content header), §0.4.
 """
 
@@ -14,11 +14,11 @@ FRAME_METHOD, FRAME_HEADER, FRAME_BODY = 1, 2, 3
 FRAME_END = 206
 FRAME_OVERHEAD_BYTES = 8
 FRAME_BYTES_MAX = 131_072
-"""RabbitMQ's default, for which the buffers are cut."""
+"""RabbitMQ's default frame_max, by which the buffers are cut."""
 ACK_FRAME_BYTES = 21
 ACK_BLOCK_TAGS = 16_384
 
-# (class, method) ids of the methods that the generator sends or waits for
+# The (class, method) ids of the methods that the generator sends or waits for.
 START, START_OK, TUNE, TUNE_OK, OPEN, OPEN_OK = (10, 10), (10, 11), (10, 30), (10, 31), (10, 40), (10, 41)
 CONNECTION_CLOSE, CONNECTION_CLOSE_OK = (10, 50), (10, 51)
 CHANNEL_OPEN, CHANNEL_OPEN_OK, CHANNEL_CLOSE, CHANNEL_CLOSE_OK = (20, 10), (20, 11), (20, 40), (20, 41)
@@ -42,7 +42,7 @@ def long_string(data: bytes) -> bytes:
 
 
 def string_table(entries: dict[str, str]) -> bytes:
-    """A field table whose values are all longstr."""
+    """Return a field table whose values are all longstr."""
     return long_string(b"".join(short_string(k) + b"S" + long_string(v.encode()) for k, v in entries.items()))
 
 
@@ -55,7 +55,7 @@ def method(channel: int, ids: tuple[int, int], arguments: bytes = b"") -> bytes:
 
 
 class Properties(NamedTuple):
-    """A content header's flag word and the values that it announces, ready for the wire."""
+    """The flag word of a content header and the encoded values of its properties."""
 
     flags: int = 0
     values: bytes = b""
@@ -66,7 +66,7 @@ PERSISTENT = Properties(1 << 12, b"\x02")
 
 
 def typical_properties(message_id: str, timestamp_s: int) -> Properties:
-    """content-type, delivery-mode 1, message-id, timestamp: what a usual client library sets."""
+    """Return the properties that client libraries usually set: content-type, delivery-mode 1, message-id, timestamp."""
     flags = 1 << 15 | 1 << 12 | 1 << 7 | 1 << 6
     values = short_string("application/json") + b"\x01" + short_string(message_id)
     return Properties(flags, values + struct.pack(">Q", timestamp_s))
@@ -77,7 +77,7 @@ def header_properties(headers: dict[str, str]) -> Properties:
 
 
 def content(channel: int, properties: Properties, body: bytes) -> bytes:
-    """The content header frame and the body frames of one message."""
+    """Return the content header frame and the body frames of one message."""
     header = struct.pack(">HHQH", 60, 0, len(body), properties.flags) + properties.values
     step = FRAME_BYTES_MAX - FRAME_OVERHEAD_BYTES
     bodies = (frame(FRAME_BODY, channel, body[at : at + step]) for at in range(0, len(body), step))
@@ -86,7 +86,7 @@ def content(channel: int, properties: Properties, body: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as it is published and as it must be delivered."""
+    """A message as it is published and as it must be delivered."""
 
     exchange: str
     routing_key: str
@@ -99,18 +99,18 @@ class Message:
 
 
 def numbered_body(index: int, size_bytes: int) -> bytes:
-    """`size_bytes`, at least 8, starting with `index` in hexadecimal: a receiver knows which it is."""
+    """Return a body of `size_bytes`, at least 8, that begins with `index` in hexadecimal to identify the message."""
     stem = b"%08x" % index
     return (stem + b"fluffle-bench-" * (size_bytes // 14 + 1))[:size_bytes]
 
 
 class DeliveryShape:
-    """What every delivery of one consumer channel looks like: all have one length, and each byte is known.
+    """The form of all deliveries to one consumer channel: they have equal length, and each byte is known.
 
-    The length lets a consumer count by bytes; `check` compares a sample with the bytes that must be there.
-    `ordered`: delivery tag t carries message (t - 1) mod len(messages). Otherwise the message is looked up by
-    the number that its body starts with. `consumer_tags_of[i]` names the consumers that may get message i.
-    `redelivered_or_not`: the flag may be set; otherwise it must not be.
+    The equal length lets a consumer count by bytes; `check` compares a sample with the expected bytes.
+    `ordered`: the delivery with tag t has message (t - 1) mod len(messages). Otherwise the message is looked up by
+    the number that its body begins with. `consumer_tags_of[i]` names the consumers that may get message i.
+    `redelivered_or_not`: the redelivered flag may be set; otherwise it must not be.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class DeliveryShape:
         return self._head + consumer_tag + struct.pack(">Q", delivery_tag) + self._tails[index]
 
     def check(self, data: bytes, delivery_tag: int) -> bool:
-        """Whether `data`, the beginning of a delivery or all of it, is what `delivery_tag` must look like."""
+        """True if `data`, a delivery or the beginning of one, has the expected bytes for `delivery_tag`."""
         if self.ordered:
             index = (delivery_tag - 1) % len(self._tails)
         elif len(data) < self.size_bytes:
@@ -164,13 +164,13 @@ class DeliveryShape:
 
 
 def _delivery_tail(message: Message, channel: int) -> bytes:
-    """What follows the delivery tag: redelivered (0), exchange, key, end of frame, content."""
+    """Return the bytes after the delivery tag: redelivered (0), exchange, key, end of frame, content."""
     names = b"\0" + short_string(message.exchange) + short_string(message.routing_key)
     return names + bytes([FRAME_END]) + content(channel, message.properties, message.body)
 
 
 class Chunk(NamedTuple):
-    """A buffer of whole publishes, sent in one go, and how many deliveries it must cause in all."""
+    """A buffer of complete publishes that is sent in one call, and the number of deliveries that it must cause."""
 
     data: bytes
     message_count: int
@@ -178,7 +178,7 @@ class Chunk(NamedTuple):
 
 
 def chunks(messages: Iterable[Message], copies: Sequence[int], *, chunk_bytes: int) -> list[Chunk]:
-    """Publishes in buffers of at least `chunk_bytes`; copies[i] is the number of deliveries of message i."""
+    """Return publishes in buffers of at least `chunk_bytes`.   copies: by message, its number of deliveries."""
     done: list[Chunk] = []
     parts: list[bytes] = []
     size = deliveries = 0
@@ -199,7 +199,7 @@ def ack(channel: int, delivery_tag: int, *, multiple: bool) -> bytes:
 
 
 def ack_block(channel: int, first_tag: int, count: int) -> bytes:
-    """`count` basic.ack frames for consecutive tags, one each. Strided copies: no Python work per frame."""
+    """Return `count` basic.ack frames for consecutive tags. Strided copies avoid a loop in Python."""
     block = bytearray(ack(channel, 0, multiple=False) * count)
     tags = array("Q", range(first_tag, first_tag + count))
     tags.byteswap()  # the machines that this runs on are little-endian, the wire is big-endian
@@ -210,7 +210,7 @@ def ack_block(channel: int, first_tag: int, count: int) -> bytes:
 
 
 class AckFrames:
-    """Individual acks for any range of delivery tags, cut from blocks that are built ahead."""
+    """Individual acks for any range of delivery tags, cut from blocks that are built in advance."""
 
     def __init__(self, channel: int) -> None:
         self.channel = channel
@@ -218,7 +218,7 @@ class AckFrames:
         self._block = memoryview(b"")
 
     def frames(self, first_tag: int, count: int) -> bytes:
-        """Acks for `count` tags from `first_tag` on."""
+        """Return acks for `count` tags from `first_tag` on."""
         parts = []
         while count:
             block_index, at = divmod(first_tag - 1, ACK_BLOCK_TAGS)
@@ -234,7 +234,7 @@ class AckFrames:
 
 
 class FrameReader:
-    """Cuts what comes from a broker into frames. For few messages: it takes time for each."""
+    """A parser of frames from a broker. It is for few messages, since it needs time for each frame."""
 
     _HEAD = struct.Struct(">BHI")
 
@@ -242,7 +242,7 @@ class FrameReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Type and payload of each frame that is complete now, of any channel."""
+        """Return type and payload of each complete frame, of any channel."""
         data = self._rest + data
         found = []
         at = 0
@@ -258,9 +258,9 @@ class FrameReader:
 
 
 class ConfirmTracker:
-    """Counts confirmed publishes from a broker's acks: frames of one fixed size, single or multiple.
+    """A counter of confirmed publishes, which reads a broker's acks: frames of one fixed size, single or multiple.
 
-    Errors: ValueError for anything that is not a basic.ack, and for a tag confirmed twice or never published.
+    Raises: ValueError for anything that is not a basic.ack, and for a tag confirmed twice or never published.
     """
 
     _ACKS = struct.Struct(">BHIHHQBB")
@@ -298,9 +298,9 @@ class ConfirmTracker:
 
 
 class ConfirmWaits:
-    """How long confirms take, from the sending of the buffer that a publish is in: of every `each`th publish.
+    """The latency of the confirm of every `each`th publish, from the time at which the publish's buffer was sent.
 
-    A sample of the publishes, not of the buffers: how many a broker confirms at once doesn't weigh on it.
+    Publishes are sampled, not buffers, so the number of publishes that a broker confirms at once has no effect.
     """
 
     def __init__(self, each: int) -> None:
@@ -309,12 +309,12 @@ class ConfirmWaits:
         self.waits_s: list[float] = []
 
     def sent(self, first_tag: int, count: int, at_s: float) -> None:
-        """`count` publishes from `first_tag` on went out in one buffer, whose sending began at `at_s`."""
+        """Note that `count` publishes from `first_tag` on were sent in one buffer, whose sending began at `at_s`."""
         first = -(-first_tag // self._each) * self._each
         self._open += [(tag, at_s) for tag in range(first, first_tag + count, self._each)]
 
     def take(self, tracker: ConfirmTracker, at_s: float) -> None:
-        """`tracker` was fed what arrived at `at_s`."""
+        """Record the confirms that `tracker` has read from the bytes that arrived at `at_s`."""
         still_open = []
         for tag, sent_at_s in self._open:
             if tracker.confirmed(tag):

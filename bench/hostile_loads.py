@@ -1,7 +1,7 @@
-"""Hostile loads: what asks for as much work as a few bytes can, or for as much memory.
+"""Hostile loads: clients that cause as much work, or use as much memory, as they can with few bytes.
 
-Each prepares what it needs, says so, and keeps on until it is told to end. Of what the broker answers it reads as
-little as it can.
+Each load prepares its objects, sets `Flood.begun`, and floods until `Flood.ended` is set. It reads as little of the
+broker's answers as it can.
 """
 
 import socket
@@ -22,48 +22,48 @@ from bench.servers import Broker, Server
 
 FLOODERS: Final = 5
 HEADERS: Final = 8000
-"""Of one message: as many as fit into a frame of 128 KiB."""
+"""The number of headers of one message: as many as fit into a frame of 128 KiB."""
 WIDE: Final = 1500
-"""Queues that one message goes to."""
+"""The number of queues that a message is routed to."""
 BINDINGS: Final = 50_000
 PATTERNS: Final = 100
 PATTERN_WORDS: Final = 16
-"""Pairs of `#` and `*` in a pattern: as many `#` as a Fluffle takes."""
+"""The number of pairs of `#` and `*` in a pattern: Fluffle accepts no more `#`."""
 KEY_WORDS: Final = 19
-"""With these a message costs just less than what a Fluffle refuses."""
+"""The number of words of a routing key: just few enough that Fluffle does not refuse the message for its cost."""
 PUBLISHES: Final = 20
-"""In one write, each with a key of its own."""
+"""The number of publishes in one write, each with its own routing key."""
 NAME_LETTERS: Final = 240
-"""Of a queue whose name regular expressions are tried on."""
+"""The length of the queue name that regular expressions are matched with."""
 BACKTRACKING: Final = ("^(a+)+$", "^(a|aa)+$", "^([a-z]+)*$", "(x+x+)+y|^(a|a)*$")
 READERS: Final = 100
 STAY_S: Final = 2.0
-"""How long each of them does not read before it leaves, and comes again."""
+"""The time after which a client that does not read disconnects and connects again."""
 RECEIVE_BYTES: Final = 4096
-"""What the kernel may take of an answer that nobody reads."""
+"""The receive buffer of a client that does not read."""
 HALF_OPEN: Final = 110
-"""Streams that stay in their handshake at once, at each node."""
+"""The number of streams that are in their handshake at once, at each node."""
 HALF_OPEN_HOSTS: Final = tuple(f"127.0.0.{number}" for number in range(2, 10))
-"""Where they come from. Linux takes all of 127.0.0.0/8 for loopback; the nodes are at 127.0.0.1."""
+"""The source addresses of these streams. On Linux all of 127.0.0.0/8 is loopback; the nodes are at 127.0.0.1."""
 HALF_OPEN_PAUSE_S: Final = 0.01
 STRANGERS: Final = 1200
-"""Whom each flooder keeps at once."""
+"""The number of connections that each flooder keeps open."""
 VHOST: Final = "bench.vhost"
 VHOST_QUEUES: Final = 10_000
 AT_ONCE: Final = 100
-"""Clients that prepare a cluster: each change waits for the one before of the same client."""
+"""The number of clients that prepare a cluster; several, since each client's changes wait for each other."""
 DONE_S: Final = 200.0
 OFFENDER: Final = "bench.offender"
 NO_WAIT: Final = 16
-"""The bit of queue.declare."""
+"""The no-wait bit of queue.declare."""
 RESET: Final = struct.pack("ii", 1, 0)
-"""A socket that is closed then is reset, and its port is free again."""
+"""The SO_LINGER value with which closing a socket resets the connection, so that its port is free again."""
 
 
 class Flood(NamedTuple):
-    """begun: set by a load once it has made what it needs, right before it floods.
+    """The control of a load.   begun: set by the load when its preparation is done and it begins to flood.
 
-    ended: set when it is to stop, or by a load that is over.   divisor: of what is counted.
+    ended: set to stop the load, or by a load that has finished.   divisor: of the counts.
     """
 
     begun: threading.Event
@@ -78,7 +78,7 @@ Load = Callable[[Server, Flood], None]
 
 
 def many_headers(server: Server, flood: Flood) -> None:
-    """Messages of thousands of headers for a headers exchange, whose bindings ask for the last one."""
+    """Publish messages with thousands of headers to a headers exchange whose binding tests the last header."""
     message = f.Message("amq.headers", "", b"m", headers_of_a_message())
     with Connection(server.ports[0]) as owner:
         owner.declare_queue("bench.headers")
@@ -88,12 +88,12 @@ def many_headers(server: Server, flood: Flood) -> None:
 
 
 def headers_of_a_message() -> f.Properties:
-    """Named k0, k1 and so on."""
+    """Return headers named k0, k1 and so on."""
     return f.header_properties({f"k{number}": "v" for number in range(HEADERS)})
 
 
 def wide_fanout(server: Server, flood: Flood) -> None:
-    """Empty messages for very many queues of one client."""
+    """Publish empty messages to very many queues of one client."""
     names = [f"bench.wide{number:04}" for number in range(WIDE // flood.divisor)]
     with Connection(server.ports[0]) as owner:
         for name in names:
@@ -105,7 +105,7 @@ def wide_fanout(server: Server, flood: Flood) -> None:
 
 
 def topic_patterns(server: Server, flood: Flood) -> None:
-    """Twenty publishes at a time, with keys that never repeat, against patterns of very many wildcards."""
+    """Publish with keys that never repeat, twenty at a time, to bindings with very many wildcards."""
     with Connection(server.ports[0]) as owner:
         owner.declare_queue("bench.patterns")
         for number in range(PATTERNS):
@@ -114,18 +114,18 @@ def topic_patterns(server: Server, flood: Flood) -> None:
 
 
 def wild_pattern(number: int) -> str:
-    """A pattern whose ways through a trie are its own after a few words."""
+    """Return a pattern that shares only its first words with other patterns in a trie."""
     pairs = ("#.*" if number >> place & 1 else "*.#" for place in range(PATTERN_WORDS))
     return ".".join(pairs)
 
 
 def wild_key(flooder: int, number: int) -> str:
-    """A routing key that nobody used before."""
+    """Return a routing key that was not used before."""
     return "a." * (KEY_WORDS - 2) + f"{flooder}.{number}"
 
 
 def topic_publishes(flooder: int) -> Iterator[bytes]:
-    """One write after the other."""
+    """Yield the bytes of each write."""
     for first in count(step=PUBLISHES):
         keys = (wild_key(flooder, first + number) for number in range(PUBLISHES))
         yield b"".join(f.Message("amq.topic", key, b"").publish() for key in keys)
@@ -135,7 +135,7 @@ def topic_publishes(flooder: int) -> Iterator[bytes]:
 
 
 def backtracking(server: Server, flood: Flood) -> None:
-    """Queues are declared under policies, and refused by permissions, whose expressions backtrack without end."""
+    """Declare queues under policies, and be refused by permissions, whose regular expressions backtrack endlessly."""
     for number, pattern in enumerate(BACKTRACKING):
         words = ("--apply-to", "queues", f"p{number}", pattern, '{"max-length": 10}')
         server.ctl("set_policy", *words)
@@ -150,7 +150,7 @@ def backtracking(server: Server, flood: Flood) -> None:
 
 
 def queue_of_letters(number: int) -> str:
-    """A name that looks for very long as if it matched."""
+    """Return a name that fails to match only after very long backtracking."""
     return "a" * NAME_LETTERS + f"!{number}"
 
 
@@ -176,7 +176,7 @@ def _be_refused(server: Server, flood: Flood, number: int) -> None:
 
 
 def mass_deletion(server: Server, flood: Flood) -> None:
-    """A queue with very many bindings is deleted, again and again."""
+    """Delete a queue with very many bindings, repeatedly."""
     name = "bench.bound"
     with Connection(server.ports[0]) as owner:
         while not flood.ended.is_set():
@@ -186,7 +186,7 @@ def mass_deletion(server: Server, flood: Flood) -> None:
 
 
 def one_deletion(cluster: Broker, flood: Flood) -> None:
-    """A queue with very many bindings is deleted once."""
+    """Delete a queue with very many bindings once."""
     name = "bench.bound"
     with Connection(cluster.ports[0]) as owner:
         owner.declare_queue(name)
@@ -197,7 +197,7 @@ def one_deletion(cluster: Broker, flood: Flood) -> None:
 
 
 def vhost_deletion(cluster: Cluster, flood: Flood) -> None:
-    """A vhost of very many queues is deleted."""
+    """Delete a vhost with very many queues."""
     ctl = cluster.nodes[0].ctl
     ctl("add_vhost", VHOST)
     ctl("set_permissions", "-p", VHOST, "guest", ".*", ".*", ".*")
@@ -211,7 +211,7 @@ def vhost_deletion(cluster: Cluster, flood: Flood) -> None:
 
 
 def _do_at_once(cluster: Broker, queue: str, methods: Sequence[bytes], *, vhost: str = "/") -> None:
-    """Have many clients send these methods, which get no answer, and wait until all are done.   queue: is there."""
+    """Send no-wait methods from many clients, and wait until all are processed.   queue: an existing queue."""
 
     def do(first: int) -> None:
         with Connection(cluster.ports[0], vhost=vhost) as connection:
@@ -226,7 +226,7 @@ def _do_at_once(cluster: Broker, queue: str, methods: Sequence[bytes], *, vhost:
 
 
 def declare_without_answer(queue: str) -> bytes:
-    """The frame of queue.declare."""
+    """Return the frame of a queue.declare with no-wait."""
     return f.method(
         1, f.QUEUE_DECLARE, b"\0\0" + f.short_string(queue) + bytes([NO_WAIT]) + f.string_table({})
     )
@@ -239,27 +239,27 @@ def _bind_often(owner: Connection, queue: str, times: int) -> None:
 
 
 def binds(queue: str, times: int) -> Iterator[bytes]:
-    """Frames of queue.bind, without answers, each with another key."""
+    """Yield frames of queue.bind with no-wait, each with another key."""
     for number in range(times):
         names = f.short_string(queue) + f.short_string("amq.direct") + f.short_string(str(number))
         yield f.method(1, f.QUEUE_BIND, b"\0\0" + names + b"\1" + f.string_table({}))
 
 
-# --- strangers ---
+# --- clients without credentials ---
 
 
 def unread_metrics(server: Server, flood: Flood) -> None:
-    """Strangers ask for the metrics of very many queues, and don't read them."""
+    """Request the metrics of very many queues without credentials, and do not read the answers."""
     ask_and_not_read(server.metrics_port, "/metrics/per-object", flood)
 
 
 def unread_lists(server: Server, flood: Flood) -> None:
-    """Users ask for the list of very many queues, and don't read it."""
+    """Request the list of very many queues as a user, and do not read the answers."""
     ask_and_not_read(server.http_port, "/api/queues", flood)
 
 
 def ask_and_not_read(port: int, path: str, flood: Flood) -> None:
-    """A hundred askers, of whom one leaves and comes anew again and again."""
+    """Keep a hundred requests unread; the oldest connection is replaced by a new one again and again."""
     fields = "".join(f"{name}: {value}\r\n" for name, value in API_HEADERS.items())
     request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n".encode()
     flood.begun.set()
@@ -278,14 +278,14 @@ def _asker(port: int, request: bytes) -> socket.socket:
     asker = socket.socket()
     asker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
     asker.settimeout(10.0)
-    with suppress(OSError):  # too many wait to be accepted: one asker less
+    with suppress(OSError):  # the listen backlog is full: skip this client
         asker.connect(("127.0.0.1", port))
         asker.sendall(request)
     return asker
 
 
 def strangers(server: Server, flood: Flood) -> None:
-    """Who knows no password opens connections, and stops at one place or another of the handshake."""
+    """Open connections without a password, which stop at various points of the handshake."""
     with ThreadPoolExecutor(FLOODERS) as pool:
         flood.begun.set()
         done = [pool.submit(_knock, server.ports[0], flood) for _ in range(FLOODERS)]
@@ -310,7 +310,7 @@ def _knock(port: int, flood: Flood) -> None:
             stranger = socket.socket()
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             stranger.settimeout(0.2)
-            with suppress(OSError):  # the queue for accept is full: somebody else's turn
+            with suppress(OSError):  # the listen backlog is full: skip this connection
                 stranger.connect(("127.0.0.1", port))
                 stranger.sendall(next(words))
             if len(kept) < STRANGERS:
@@ -327,7 +327,7 @@ def _knock(port: int, flood: Flood) -> None:
 
 
 def half_open_handshakes(ports: Sequence[int], ended: threading.Event) -> None:
-    """Open streams of peers at the cluster ports of Fluffle's nodes, say nothing, and begin anew, again and again."""
+    """Open streams of peers at the cluster ports of Fluffle's nodes, send nothing, and start again, repeatedly."""
     places: deque[socket.socket] = deque()
     try:
         for number, port in enumerate(cycle(ports)):
@@ -345,7 +345,7 @@ def _half_open(host: str, port: int) -> socket.socket:
     stranger = socket.socket()
     stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     stranger.settimeout(0.2)
-    with suppress(OSError):  # the node is busy: one stranger less
+    with suppress(OSError):  # the node is busy: skip this stream
         stranger.bind((host, 0))
         stranger.connect(("127.0.0.1", port))
         stranger.sendall(_STREAM_OPENED)
@@ -357,7 +357,7 @@ def _http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _header(name: bytes, value: bytes) -> bytes:
-    """A header field of HPACK, not indexed.   name: of at most 126 bytes, as the value."""
+    """Return an HPACK header field without indexing.   name, value: at most 126 bytes."""
     return bytes([0, len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -365,7 +365,7 @@ _STREAM_OPENED: Final = (
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     + _http2_frame(4, 0, 0, b"")  # SETTINGS
     + _http2_frame(
-        1,  # HEADERS, of which there are no more
+        1,  # HEADERS, the last frame of the block
         4,
         1,
         _header(b":method", b"POST")
@@ -376,14 +376,14 @@ _STREAM_OPENED: Final = (
         + _header(b"content-type", b"application/grpc"),
     )
 )
-"""What a client of gRPC sends to open a stream. Source: RFC 9113 §3.4, §6; RFC 7541 §6.2.2."""
+"""The bytes with which a gRPC client opens a stream. Source: RFC 9113 §3.4, §6; RFC 7541 §6.2.2."""
 
 
 # --- sending ---
 
 
 def _send_all(server: Server, flood: Flood, data: Callable[[int], Iterator[bytes]]) -> None:
-    """Several clients send this for as long as it lasts, and read nothing.   data: of one of them."""
+    """Send data from several clients until the flood ends, and read nothing.   data: the data of one client."""
     with _connections(server, FLOODERS) as connections, ThreadPoolExecutor(FLOODERS) as pool:
         flood.begun.set()
         done = [
@@ -395,7 +395,7 @@ def _send_all(server: Server, flood: Flood, data: Callable[[int], Iterator[bytes
 
 @contextmanager
 def _connections(server: Server, number: int) -> Iterator[Sequence[Connection]]:
-    """Reset at the end: what the broker has not read by then it never reads."""
+    """Yield connections that are reset at the end, which discards data that the broker has not read."""
     with ExitStack() as stack:
         connections = [stack.enter_context(Connection(server.ports[0])) for _ in range(number)]
         for each in connections:

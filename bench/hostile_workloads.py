@@ -1,7 +1,7 @@
-"""Hostile clients: what somebody else on the same node notices meanwhile, and what it costs in memory.
+"""Hostile clients: their effect on the latency of another client of the node, and on the node's memory.
 
-A bystander declares its queue passively every 2 ms, first by itself, then beside the load; in a cluster there is one on
-each node. Each load runs on a broker that was started for it alone, and keeps on until the bystander is done.
+A bystander declares its queue passively every 2 ms, first alone, then beside the load; in a cluster each node has a
+bystander. Each load runs on a broker that was started for it alone, and continues until the bystander has finished.
 """
 
 import struct
@@ -27,24 +27,24 @@ from bench.workloads import Outcome, Scale, Workload
 QUEUE: Final = "bench.bystander"
 PAUSE_S: Final = 0.002
 PREPARED_S: Final = 240.0
-"""How long a load may prepare."""
+"""The longest preparation of a load."""
 OVER_S: Final = 120.0
-"""How long one that is over by itself may take."""
+"""The longest run of a load that ends without being stopped."""
 AFTER_S: Final = 40.0
-"""How long the memory has to come back: longer than the longest rest between two times that a node gives it back."""
+"""The time for memory to return to the system: longer than the longest interval at which a node releases memory."""
 BACK_RATIO: Final = 1.1
-"""It is back when no more is left than this times what there was before."""
+"""Memory counts as returned when it is at most this multiple of the memory before the load."""
 POLL_S: Final = 0.2
 
 
 @dataclass(frozen=True)
 class Bystander:
-    """idle_p99, p99, longest: milliseconds until its answers.   times: p99 as a multiple of idle_p99.
+    """A workload that measures a bystander's latency.
 
-    All of the node that fares worst.
-    rss_before, rss_top, rss_after: MB of a broker whose memory is watched; the last when it is back, or after AFTER_S.
-    prepare: makes what is there before the bystander begins.   watches_memory: a single node's.
-    is_once: the load is over by itself, and the bystander waits for that.
+    idle_p99, p99, longest: milliseconds until a reply, on the worst node.   times: p99 as a multiple of idle_p99.
+    rss_before, rss_top, rss_after: resident memory in MB, if watched; the last when it has returned, or after AFTER_S.
+    prepare: makes objects before the bystander begins.   watches_memory: only for a single node.
+    is_once: the load ends without being stopped, and the bystander waits for that.
     """
 
     load: Callable[[Any, Flood], None]
@@ -84,7 +84,7 @@ class Bystander:
 
 
 class _Memory:
-    """What a broker has before, at most, and afterwards."""
+    """The resident memory of a broker before a load, at most, and afterwards."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -99,7 +99,7 @@ class _Memory:
         self._watch.__exit__()
 
     def rows(self, seconds: float) -> dict[str, float]:
-        """In MB.   seconds: how long to wait until it is back."""
+        """Return the memory in MB.   seconds: the longest wait for the memory to return."""
         deadline = time.perf_counter() + seconds
         after = top = self._server.rss_bytes()
         while after > BACK_RATIO * self._before_bytes and time.perf_counter() < deadline:
@@ -111,7 +111,7 @@ class _Memory:
 
 
 def _await_begin(flood: Flood, load: Future[None]) -> None:
-    """Wait until a load is prepared. Errors: its own; BenchError."""
+    """Wait until a load is prepared. Raises: BenchError; errors of the load."""
     deadline = time.perf_counter() + PREPARED_S
     while not flood.begun.wait(POLL_S):
         if load.done():
@@ -125,7 +125,7 @@ def _is_over(ends_at: float, ended: threading.Event | None = None) -> bool:
 
 
 def _all_wait(connections: Sequence[Connection], is_over: Callable[[], bool]) -> list[list[float]]:
-    """The seconds that each one waited for each answer."""
+    """Return by connection the seconds until each reply."""
     with ThreadPoolExecutor(len(connections)) as pool:
         waits = [
             pool.submit(_waits, connection, f"{QUEUE}{number}", is_over)
@@ -165,7 +165,7 @@ def _hostile(name: str, load: Callable[[Any, Flood], None]) -> Workload:
 def _filling(
     name: str, load: Callable[[Any, Flood], None], prepare: Callable[[Any], None] | None = None
 ) -> Workload:
-    """Of a load that is after memory, too."""
+    """Return the workload of a load that also uses much memory."""
     run = Bystander(load, prepare, watches_memory=True)
     return Workload(f"hostile-{name}", run, (*_ROWS, *_MEMORY), fresh=True, managed=prepare is not None)
 
@@ -176,16 +176,17 @@ def _clustered(name: str, load: Callable[[Any, Flood], None]) -> Workload:
 
 
 CROWD: Final = 100
-"""Publishers that wake the node at once."""
+"""The number of publishers that send at the same time."""
 _EXCLUSIVE: Final = bytes([4])
 _CHANNEL_CLOSE_OK: Final = (20, 41)
 _LOOK_S: Final = 0.1
 
 
 def beside_a_crowd(cluster: Cluster, scale: Scale) -> Outcome:
-    """A crowd publishes to very many exclusive queues of one client, which takes all and acknowledges nothing. Half-way
-    it closes its channel. A bystander asks for a mirrored queue of that node meanwhile. Errors: BenchError if one of
-    them is cut off.
+    """Publish from a crowd of clients to very many exclusive queues of one client.
+
+    That client acknowledges nothing and closes its channel half-way. A bystander declares a mirrored queue of that node
+    meanwhile. Raises: BenchError if the broker closes a connection.
 
     closed: milliseconds until the channel's close was answered.
     """
@@ -220,7 +221,7 @@ def beside_a_crowd(cluster: Cluster, scale: Scale) -> Outcome:
 
 
 def _send(connection: Connection, ended: threading.Event, data: bytes) -> None:
-    """Send this for as long as it lasts, and read nothing."""
+    """Send data repeatedly until the flood ends, and read nothing."""
     connection.socket.settimeout(0.2)
     left = memoryview(data)
     while not ended.is_set():
@@ -229,7 +230,7 @@ def _send(connection: Connection, ended: threading.Event, data: bytes) -> None:
 
 
 def _declare_and_consume(owner: Connection) -> None:
-    """Make the queues in three writes: one by one each would wait for the whole cluster."""
+    """Make the queues in three writes: if each waited for its reply, each would wait for the whole cluster."""
     names = [f.short_string(f"bench.wide{number:04}") for number in range(loads.WIDE)]
     table = f.string_table({})
     where = f.short_string("amq.fanout") + f.short_string("")
@@ -245,7 +246,7 @@ def _declare_and_consume(owner: Connection) -> None:
 
 
 def _read_until_closed(owner: Connection) -> None:
-    """Take all deliveries, up to the answer to the channel's close."""
+    """Read all deliveries, up to the reply to the channel's close."""
     end = f.method(1, _CHANNEL_CLOSE_OK)
     tail = b""
     while not tail.endswith(end):
@@ -263,14 +264,13 @@ _CROWD_ROWS: Final = (
 )
 
 BACK_S: Final = 30.0
-"""What a member may take to come back beside a flood of handshakes."""
+"""The longest time in which a member must rejoin beside a flood of handshakes."""
 
 
 def beside_handshakes(cluster: Cluster, scale: Scale) -> Outcome:
-    """A member is killed and started again, first by itself, then while strangers keep half-open handshakes at the
-    cluster ports of the two others.
+    """Kill and restart a member, first alone, then beside half-open handshakes at the cluster ports of the others.
 
-    quiet, back: seconds from its start until all three nodes are one broker again.
+    quiet, back: seconds from its start until all three nodes form a cluster again, without and with the handshakes.
     """
     ports = [node.peer_port for node in (cluster.nodes[0], cluster.nodes[2]) if isinstance(node, FluffleNode)]
     ended = threading.Event()

@@ -1,6 +1,6 @@
-"""Workloads in which every message is waited for: many closed loops at once, and latency at a steady rate.
+"""Workloads that wait for each message: many closed loops at once, and latency at a steady rate.
 
-One thread drives all the sockets that are timed, so that what is measured is the broker, not the GIL.
+One thread drives all sockets that are timed, so that the figures are of the broker and not of the GIL.
 """
 
 import select
@@ -17,7 +17,7 @@ from bench.servers import Meter, Server
 
 
 class LoopPublisher:
-    """One connection that publishes, waits for the confirm, and publishes again."""
+    """A publisher in a closed loop: it publishes, waits for the confirm, and publishes again."""
 
     def __init__(self, connection: Connection, message: Message) -> None:
         self.connection = connection
@@ -32,7 +32,7 @@ class LoopPublisher:
         self.connection.socket.send(self.data)
 
     def receive_confirm(self) -> float:
-        """Seconds that the confirm took. It is to be the only thing that has arrived."""
+        """Return the seconds until the confirm, which must be the only frame that has arrived."""
         data = self.connection.socket.recv(4096)
         took_s = time.perf_counter() - self.sent_at
         tag = self.message_count
@@ -44,7 +44,7 @@ class LoopPublisher:
 def closed_loops(
     server: Server, publishers: Sequence[LoopPublisher], sink: Sink, seconds: float
 ) -> tuple[FlowOutcome, list[float]]:
-    """All publishers at once for `seconds`; returns the outcome and each confirm's seconds."""
+    """Run all publishers at once for `seconds`. Returns: the outcome, and the seconds until each confirm."""
     tally = Publisher()
     progress = Progress([tally], [sink])
     with Meter(server) as meter, ThreadPoolExecutor(1) as pool:
@@ -90,7 +90,7 @@ def _turn(publishers: Sequence[LoopPublisher], deadline: float) -> list[float]:
 
 
 class TimedMessage:
-    """A publish whose body holds a number and the time of its sending, rewritten for each message."""
+    """A publish whose body has a number and the time of sending, rewritten for each message."""
 
     STAMP = struct.Struct("=qq")
 
@@ -107,10 +107,10 @@ class TimedMessage:
 def steady_latency(
     server: Server, publisher: Connection, consumer: Connection, queue: str, *, rate: int, seconds: float
 ) -> tuple[FlowOutcome, list[float]]:
-    """Publish one message every 1/rate seconds; returns the seconds from each publish to its receipt.
+    """Publish a message every 1/rate seconds. Returns: the seconds from each publish to its receipt.
 
-    The first tenth is not counted. A message whose turn comes late (the machine was busy) is sent at once and
-    timed from its real sending.
+    The first tenth is not counted. A message that is late because the machine was busy is sent immediately and
+    timed from its actual sending.
     """
     timed = TimedMessage(queue, 100)
     size = DeliveryShape([timed.message], consumer_tag="c").size_bytes

@@ -1,6 +1,6 @@
-"""Workloads on brokers whose HTTP API is on: what lists cost, what AMQP clients notice of them, what statistics cost.
+"""Workloads on brokers with the HTTP API on: the cost of lists and of statistics, and their effect on AMQP clients.
 
-docs/benchmark.md, "Results", shows what is required of each row. RabbitMQ runs with its rabbitmq_management plug-in.
+docs/benchmark.md, "Results", has the requirement of each row. RabbitMQ runs with its rabbitmq_management plug-in.
 """
 
 import http.client
@@ -22,24 +22,24 @@ QUEUE_COUNT = 10_000
 QUEUES = "bench.listed."
 PAGE_SIZE = 100
 SEEN_S = 30.0
-"""How long the API may take until it shows all queues: RabbitMQ's statistics come every 5 s."""
+"""The longest time until the API shows all queues: RabbitMQ collects statistics every 5 s."""
 REQUEST_RATE = 4
-"""A second: a few dashboards. Who is asked more often than it can answer is asked again at once."""
+"""Requests per second, as of a few dashboards. A broker that can't keep up gets the next request immediately."""
 LATENCY_RATE = 500
-"""Messages a second beside the requests."""
+"""Messages per second beside the requests."""
 ANSWER_S = 120.0
 STATISTICS_ROUNDS = 7
 HEADERS = {"authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="}
 
 
 class Api:
-    """One client of the HTTP API, whose connection stays."""
+    """A client of the HTTP API with a persistent connection."""
 
     def __init__(self, server: Server) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=ANSWER_S)
 
     def get(self, path: str) -> tuple[float, Any]:
-        """Seconds until the whole answer was here, and the answer. Errors: BenchError unless it is 200."""
+        """Return the seconds until the complete response, and its JSON. Raises: BenchError unless its status is 200."""
         started_at = time.perf_counter()
         self._connection.request("GET", path, headers=HEADERS)
         response = self._connection.getresponse()
@@ -56,12 +56,12 @@ class Api:
 
 @dataclass
 class _Asking:
-    """A thread that asks at a steady rate from `start` to `end`."""
+    """A thread that sends requests at a steady rate from `start` to `end`."""
 
     server: Server
     path: str
     expected: int
-    """Rows of each answer."""
+    """The number of rows of each response."""
     waits_s: list[float] = field(default_factory=list)
     _is_ended: threading.Event = field(default_factory=threading.Event)
     _error: Exception | None = None
@@ -71,7 +71,7 @@ class _Asking:
         self._thread.start()
 
     def end(self) -> None:
-        """Errors: those of the requests."""
+        """Stop the thread. Raises: errors of the requests."""
         self._is_ended.set()
         self._thread.join(ANSWER_S)
         if self._error is not None:
@@ -96,9 +96,9 @@ class _Asking:
 
 @dataclass(frozen=True)
 class Listing:
-    """One client asks for a list of 10,000 queues, again and again, beside a steady flow of messages.
+    """A client requests a list of 10,000 queues repeatedly, beside a steady flow of messages.
 
-    p50, p99: of the answers.   amqp_p50, amqp_p99: of the messages, from publish to receipt.
+    p50, p99: latency of the responses.   amqp_p50, amqp_p99: of the messages, from publish to receipt.
     """
 
     path: str
@@ -129,7 +129,7 @@ class Listing:
 
 
 def make_queues(server: Server) -> None:
-    """Have the queues on the server, and seen by its API."""
+    """Make the queues on the server, and wait until its API shows them."""
     api = Api(server)
     _, found = api.get(f"/api/queues?page=1&page_size=1&name={QUEUES}")
     if found["filtered_count"] < QUEUE_COUNT:
@@ -138,7 +138,7 @@ def make_queues(server: Server) -> None:
                 connection.declare_queue(f"{QUEUES}{number:05}", durable=True)
             connection.close()
         api.close()
-        api = Api(server)  # the other one may have been idle for too long
+        api = Api(server)  # an older connection may have been closed as idle
         deadline = time.perf_counter() + SEEN_S
         while api.get(f"/api/queues?page=1&page_size=1&name={QUEUES}")[1]["filtered_count"] < QUEUE_COUNT:
             if time.perf_counter() > deadline:
@@ -149,9 +149,9 @@ def make_queues(server: Server) -> None:
 
 @dataclass(frozen=True)
 class StatisticsShare:
-    """What a workload reaches on a node with management on, as parts of what it does on one without.
+    """Results of a workload on a node with management on, relative to those on a node without.
 
-    share: of the rate.   cpu: of the node's CPU seconds a message. Medians of STATISTICS_ROUNDS in alternation.
+    share: ratio of rates.   cpu: ratio of CPU seconds per message. Medians of STATISTICS_ROUNDS alternating rounds.
     """
 
     workload: OneQueue

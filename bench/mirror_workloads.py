@@ -1,6 +1,6 @@
-"""Workloads on mirrored queues: three nodes of each broker, `ha-mode: all` unless something else is said.
+"""Workloads on mirrored queues: three nodes of each broker, `ha-mode: all` unless stated otherwise.
 
-docs/benchmark.md, "Results", shows what is required of each row.
+docs/benchmark.md, "Results", has the requirement of each row.
 """
 
 import time
@@ -28,7 +28,7 @@ STRIKE_RATE = 400
 STRIKE_AFTER_S = 1.0
 KILL_SECONDS = 4.0
 FREEZE_SECONDS = 12.0
-"""How long is published in all. A master that is frozen is given up after some seconds."""
+"""The duration of publishing. It is longer with a frozen master, which is declared down only after some seconds."""
 FAILOVER_ROUNDS = 9
 
 SYNCED_QUEUE = "bench.synced"
@@ -37,19 +37,19 @@ ONE_MIRROR = Policy(
 )
 TWO_MIRRORS = ONE_MIRROR._replace(definition={"ha-mode": "all", "ha-sync-mode": "automatic"})
 TRAFFIC_S = 4.0
-"""How long a queue's own traffic is looked at after a synchronisation; it settles for half a second first."""
+"""The time for which a queue's traffic is measured after a synchronisation, half a second after its end."""
 SETTLE_S = 0.5
 
 
 @dataclass(frozen=True)
 class Mirrored:
-    """The same on one or more mirrored queues at once. What all must have is there before the clock starts."""
+    """A workload on one or more mirrored queues at once. All mirrors are synchronised before the clock starts."""
 
     workloads: Sequence[OneQueue]
 
     def __call__(self, cluster: Cluster, scale: Scale) -> Outcome:
         cluster.set_policy(ALL)
-        # numbers of one length: all deliveries of a workload have one
+        # Numbers of equal length, since all deliveries of a workload must have equal length.
         queues = [f"{QUEUE}{number:02}" for number in range(len(self.workloads))]
         with Bed(cluster) as bed:
             for queue, workload in zip(queues, self.workloads, strict=True):
@@ -59,7 +59,7 @@ class Mirrored:
 
 
 def steady(cluster: Cluster, scale: Scale) -> Outcome:
-    """1,000 persistent messages a second with confirms and acks, all at the master's node."""
+    """Publish 1,000 persistent messages per second with confirms and acks, all at the master's node."""
     cluster.set_policy(ALL)
     with Bed(cluster) as bed:
         bed.queue(QUEUE, durable=True)
@@ -77,10 +77,10 @@ def steady(cluster: Cluster, scale: Scale) -> Outcome:
 
 @dataclass(frozen=True)
 class Failover:
-    """The master's node is killed, or frozen, while clients of the other two publish and consume.
+    """A workload that kills or freezes the master's node while clients of the other two publish and consume.
 
-    leads: whether that node leads the metadata's changes, too (where a broker has a leader for them).
-    The gaps are between two confirms, and between two deliveries, whichever is the longest after the strike.
+    leads: whether that node is the Raft leader, too (if the broker has one).
+    The figures are the longest gaps between two confirms and between two deliveries after the strike.
     """
 
     leads: bool = False
@@ -105,7 +105,7 @@ class Failover:
                 "repeated": seen.repeated_count,
                 "nacked": seen.nacked_count,
             },
-            0,  # the CPU of a node that ended can't be asked for
+            0,  # the CPU time of a node that has ended is not known
             time.perf_counter() - started_at,
             0.0,
             generator_cpu_s + time.process_time(),
@@ -132,9 +132,9 @@ class Failover:
 
 @dataclass(frozen=True)
 class Synchronisation:
-    """A million messages go to a new mirror of a queue that rests; then to another one, beside the queue's traffic.
+    """A workload that copies a million messages to a new mirror of an idle queue, then to another beside traffic.
 
-    `share` is what that traffic was meanwhile, in parts of what it was afterwards, with as many mirrors.
+    share: the rate of the traffic meanwhile, divided by its rate afterwards with as many mirrors.
     """
 
     properties: Properties = NO_PROPERTIES
@@ -168,7 +168,7 @@ class Synchronisation:
 
 
 def _beside(traffic: Balanced, cluster: Cluster) -> tuple[Span, Span]:
-    """When a mirror was synchronised beside the traffic, and some time after it."""
+    """Return the span in which a mirror was synchronised beside the traffic, and a span after it."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(traffic.run)
         try:

@@ -1,6 +1,6 @@
-"""Confirmed persistent messages at a steady rate, each looked at by itself, while something happens to the broker.
+"""Confirmed persistent messages at a steady rate, each of them tracked, while a fault strikes the broker.
 
-One thread drives publisher and consumer, and notes when each confirm and each delivery came.
+One thread drives publisher and consumer, and records the time of each confirm and each delivery.
 """
 
 import itertools
@@ -19,11 +19,11 @@ from bench.loops import TimedMessage
 
 BODY_BYTES = 100
 QUIET_S = 0.3
-"""How long nothing more may come at the end: what is delivered once more would be left in the queue."""
+"""The time without deliveries that ends a run: a message that is redelivered later would be left in the queue."""
 
 
 class Strike(NamedTuple):
-    """What is done to the broker `after_s` seconds from the start. It is called in a thread of its own."""
+    """The fault, called in its own thread `after_s` seconds from the start."""
 
     after_s: float
     run: Callable[[], None]
@@ -31,10 +31,10 @@ class Strike(NamedTuple):
 
 @dataclass
 class Paced:
-    """What was seen, in seconds by `time.perf_counter`.
+    """The result of a run; times are seconds by `time.perf_counter`.
 
-    confirm_waits_s: of each publish that was confirmed.   repeated_count: deliveries of what was delivered before.
-    nacked_count: publishes that the broker refused.   struck_at: 0: it wasn't.
+    confirm_waits_s: of each confirmed publish.   repeated_count: deliveries of messages that were delivered before.
+    nacked_count: publishes that the broker refused.   struck_at: time of the strike; 0: there was none.
     """
 
     message_count: int
@@ -46,7 +46,7 @@ class Paced:
     nacked_count: int = 0
 
     def longest_gap_s(self, times: list[float]) -> float:
-        """Between two that came one after the other, the later of them after the strike."""
+        """Return the longest gap between consecutive times of which the later one is after the strike."""
         pairs = itertools.pairwise(times)
         return max((later - earlier for earlier, later in pairs if later >= self.struck_at), default=0.0)
 
@@ -91,7 +91,7 @@ def paced(
 
 
 class _Run:
-    """One run: what is open, and what was seen."""
+    """The state of a run: open publishes, and the results so far."""
 
     def __init__(self, publisher: Connection, consumer: Connection, queue: str, count: int) -> None:
         self.seen = Paced(count)
@@ -125,7 +125,7 @@ class _Run:
         self._publisher.socket.sendall(self._timed.stamped(self.sent_count, 0))
 
     def receive(self, pause_s: float) -> bool:
-        """Take what comes within `pause_s`, if anything does."""
+        """Read data that arrives within `pause_s`. Returns: True if any did."""
         sockets = [self._publisher.socket, self._consumer.socket]
         ready = select.select(sockets, [], [], pause_s)[0]
         for sock in ready:

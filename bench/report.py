@@ -1,4 +1,4 @@
-"""From the rounds to the table: medians, ratios, requirements and verdicts. Pure."""
+"""Computation of the table from the rounds: medians, ratios, requirements and verdicts. Pure."""
 
 import math
 import statistics
@@ -9,7 +9,7 @@ SHORT, FAILED = "** SHORT **", "** FAILED **"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` % of the values do not exceed (nearest rank)."""
+    """Return the smallest value that at least `percent` % of the values do not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
@@ -71,16 +71,16 @@ Requirement = AtLeast | NotAbove | Below | NotBelow
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a metric of a workload, its unit, and what is required of it, if anything."""
+    """A line of the table: a metric of a workload, its unit, and its requirement, if there is one."""
 
     metric: str
     unit: str
     required: Requirement | None = None
 
     def not_worse(self, tolerance: float) -> "Row":
-        """The same metric beside another version of Fluffle: worse by at most `tolerance`, a part of 1.
+        """Return the row for a comparison with another version of Fluffle: worse by at most the relative `tolerance`.
 
-        Of a row without a requirement less is better if it is a time; else it is a rate.
+        In a row without a requirement, less is better if it is a time; all others are rates.
         """
         less_is_better = isinstance(self.required, NotAbove | Below) or self.unit in ("ms", "s")
         required = NotAbove(1 + tolerance) if less_is_better else AtLeast(1 - tolerance)
@@ -89,7 +89,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """One broker's rounds of one workload. Without metrics: it failed."""
+    """The rounds of one workload on one broker; without metrics if the broker failed."""
 
     metrics: Mapping[str, Sequence[float]]
     cpu_s_per_million: float | None = None
@@ -100,13 +100,13 @@ class Summary:
         return statistics.median(values) if values else None
 
     def spread(self, metric: str) -> float | None:
-        """(largest - smallest) / median over the rounds: how much the machine's noise moved it."""
+        """Return (largest - smallest) / median over the rounds, a measure of the machine's noise."""
         median = self.median(metric)
         return (max(self.metrics[metric]) - min(self.metrics[metric])) / median if median else None
 
 
 def verdict(row: Row, fluffle: float | None, reference: float | None) -> str:
-    """`fluffle` None: it failed. `reference` None: it failed or is not there."""
+    """Return the verdict on a row.   fluffle: None: it failed.   reference: None: it failed or did not run."""
     if fluffle is None:
         return FAILED
     if row.required is None:
@@ -134,7 +134,7 @@ _RIGHT = {1, 2, 4, 7, 8, 9}
 
 
 def table_cells(name: str, row: Row, fluffle: Summary | None, reference: Summary | None) -> list[str]:
-    """The cells of one line. A broker that was not asked (None) has a dash, one that failed says so."""
+    """Return the cells of one line. A broker that did not run (None) has a dash, a broker that failed says so."""
     ours = fluffle.median(row.metric) if fluffle else None
     theirs = reference.median(row.metric) if reference else None
 
@@ -164,7 +164,7 @@ def _percent(share: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, or all before the point; thousands set apart."""
+    """Return a number with three significant digits, or all digits before the point, with thousands separators."""
     if value is None:
         return "-"
     decimals = 0 if value >= 100 else 1 if value >= 10 else 2
@@ -172,7 +172,7 @@ def number(value: float | None) -> str:
 
 
 def table(lines: Sequence[Sequence[str]], reference: str) -> str:
-    """A Markdown table, padded so that it can be read as it stands. `reference`: what Fluffle is beside."""
+    """Return a Markdown table with padded columns.   reference: name of the broker that Fluffle is compared with."""
     headings = [*HEADINGS[:_REFERENCE_COLUMN], reference, *HEADINGS[_REFERENCE_COLUMN + 1 :]]
     widths = [max(len(cells[i]) for cells in (headings, *lines)) for i in range(len(headings))]
 

@@ -1,4 +1,4 @@
-"""The brokers under test, started on private ports with private data, measured from outside, stopped again.
+"""The brokers under test: processes on private ports with private data, which are measured from outside.
 
 RabbitMQ is run from its own scripts, not by Debian's wrapper: that changes to the user rabbitmq and to
 /var/lib/rabbitmq. It gets its own epmd, cookie, node name and directories, so that an installed RabbitMQ,
@@ -33,30 +33,30 @@ from bench.client import BenchError, Connection
 REPOSITORY = Path(__file__).resolve().parent.parent
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 RABBITMQ_CTL = RABBITMQ_SCRIPT.with_name("rabbitmqctl")
-"""Not Debian's wrapper, which wants to be root or rabbitmq."""
+"""RabbitMQ's own scripts: Debian's wrapper requires the user root or rabbitmq."""
 CTL_TIMEOUT_S = 400.0
-"""One command waits for a synchronisation."""
+"""The longest run of a command; one of them waits for a synchronisation."""
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 QUIET_TIMEOUT_S = 5.0
 QUIET_POLL_S = 0.2
 QUIET_SHARE = 0.1
-"""A node that takes at most this part of one core is quiet."""
+"""A node that uses at most this share of one core is quiet."""
 RESTART_TIMEOUT_S = 300.0
-"""For each half of a restart: with a million messages RabbitMQ takes tens of seconds."""
+"""The timeout of each half of a restart: RabbitMQ needs tens of seconds with a million messages."""
 WRITTEN_POLL_S = 2.0
-"""How long nothing may be written before the disk counts as settled. Brokers' timers are shorter."""
+"""The time without writes after which the disk counts as settled. Brokers' timers are shorter."""
 WRITTEN_TIMEOUT_S = 120.0
 MEMORY_WATCH_S = 0.1
 LISTEN_PORTS = (20_000, 32_768)
-"""Below those that Linux gives to outgoing connections."""
+"""Ports below the range that Linux uses for outgoing connections."""
 
 _given_ports: set[int] = set()
-"""What `free_port` gave before: whoever asked for it may not listen yet."""
+"""The ports that `free_port` has returned: their processes may not listen yet."""
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has, and that no outgoing connection gets before it is used."""
+    """Return a free port of 127.0.0.1 outside of the range for outgoing connections."""
     while True:
         port = random.randrange(*LISTEN_PORTS)
         with socket.socket() as sock, contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def free_port() -> int:
 
 
 class Broker(ABC):
-    """What is measured: one node or a cluster of them. Start it once; stop and start give a fresh one, empty.
+    """A broker to measure: a node or a cluster. Stop and start give a fresh, empty broker.
 
     `settings` are lines of configuration in RabbitMQ's format.
     """
@@ -83,26 +83,26 @@ class Broker(ABC):
     @property
     @abstractmethod
     def ports(self) -> Sequence[int]:
-        """Where each node accepts AMQP."""
+        """Return each node's AMQP port."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start, and wait until clients are served. Errors: BenchError with its last words."""
+        """Start, and wait until clients are served. Raises: BenchError with the last output."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop it, politely first; remove its data. May be called twice."""
+        """Stop the broker, by SIGTERM first, and remove its data. May be called twice."""
 
     @abstractmethod
     def cpu_s(self) -> float:
-        """User and system seconds of all nodes and their living children since they started."""
+        """Return user and system seconds of all nodes and their living children since they started."""
 
     @abstractmethod
     def last_words(self) -> str:
-        """The end of what it wrote to its stdout and stderr."""
+        """Return the end of the broker's stdout and stderr."""
 
     def wait_until_quiet(self) -> None:
-        """Wait until the broker has finished what an earlier workload left to it, at most QUIET_TIMEOUT_S."""
+        """Wait until the broker has finished work that an earlier workload left, at most QUIET_TIMEOUT_S."""
         deadline = time.perf_counter() + QUIET_TIMEOUT_S
         while self.running and time.perf_counter() < deadline:
             before = self.cpu_s()
@@ -118,7 +118,7 @@ class Broker(ABC):
 
 
 class Server(Broker):
-    """A broker process (and its children). `restart` gives one with the same data."""
+    """A broker process and its children. `restart` starts it again with the same data."""
 
     ready_words = ""
     config_name = ""
@@ -128,9 +128,9 @@ class Server(Broker):
         super().__init__()
         self.port = 0
         self.http_port = 0
-        """Of its HTTP API; 0: it has none."""
+        """The port of the HTTP API; 0: none."""
         self.metrics_port = 0
-        """Where metrics are read; 0: nowhere."""
+        """The port of the metrics; 0: none."""
         self.ready_s = 0.0
         self._data: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[str] | None = None
@@ -143,7 +143,7 @@ class Server(Broker):
 
     @property
     def directory(self) -> Path:
-        """Where the running server has its data. There is none before `start` and after `stop`."""
+        """The data directory of the running server. There is none before `start` and after `stop`."""
         assert self._data is not None, "not started"
         return Path(self._data.name)
 
@@ -154,11 +154,11 @@ class Server(Broker):
         return {}
 
     def ctl_command(self) -> Sequence[str]:
-        """The operator's command for this node, without what to do."""
+        """Return the operator's command line for this node, without the command's name."""
         raise NotImplementedError
 
     def ctl(self, *words: str) -> str:
-        """Run the operator's command; what it prints. Errors: BenchError when it fails."""
+        """Run an operator's command, and return its output. Raises: BenchError if it fails."""
         try:
             done = subprocess.run(
                 [*self.ctl_command(), "--quiet", *words],
@@ -176,13 +176,13 @@ class Server(Broker):
         return done.stdout
 
     def configuration(self) -> Sequence[str]:
-        """The lines of the file `config_name` in `directory`, which the command reads."""
+        """Return the lines of the configuration file `config_name` in `directory`."""
         return self.settings
 
     def start(self) -> None:
-        """Start, and wait until it says that it is ready and answers a handshake.
+        """Start, and wait for the ready line and a successful handshake.
 
-        `ready_s` is the time to the ready line. Errors: BenchError with its last words.
+        `ready_s` is the time to the ready line. Raises: BenchError with the last output.
         """
         assert self._data is None, "already started"
         prefix = f"fluffle-bench-{self.name.lower()}-"
@@ -197,22 +197,22 @@ class Server(Broker):
         self.used = False
 
     def restart(self, *, kill: bool = False, settings: Sequence[str] = ()) -> None:
-        """End the broker, in order or with `kill`, and start it on the same data and port; see `start`.
+        """Stop the broker, cleanly or with `kill`, and start it on the same data and port, as `start` does.
 
-        `settings` take the place of those it had. Errors leave it to the caller to `stop` it.
+        `settings` replace the earlier ones. After an error the caller must call `stop`.
         """
         assert self._process is not None, "not started"
         if kill:
             self.kill()
         else:
             self.running = False
-            # To the leader alone: RabbitMQ's script passes it on. If its runtime's helper ends first, it crashes.
+            # Only the leader gets the signal: RabbitMQ's script forwards it. The runtime crashes if its helper ends.
             self._process.terminate()
             self._await_end(self._process)
         self._launch(settings, RESTART_TIMEOUT_S)
 
     def kill(self) -> None:
-        """End it and its children at once (SIGKILL). Its data stay, and `relaunch` starts it on them."""
+        """Kill the broker and its children (SIGKILL). The data stay, and `relaunch` starts it on them."""
         assert self._process is not None, "not started"
         self.running = False
         with contextlib.suppress(ProcessLookupError):  # it has ended before
@@ -220,11 +220,11 @@ class Server(Broker):
         self._await_end(self._process)
 
     def relaunch(self) -> None:
-        """Start it again as it was; see `start`."""
+        """Start a killed broker again on its data, as `start` does."""
         self._launch(self.settings, RESTART_TIMEOUT_S)
 
     def freeze(self) -> None:
-        """Stop it and its children where they are (SIGSTOP). Only `kill` comes after this."""
+        """Freeze the broker and its children (SIGSTOP). Only `kill` may follow."""
         assert self._process is not None, "not started"
         os.killpg(self._process.pid, signal.SIGSTOP)
 
@@ -236,7 +236,7 @@ class Server(Broker):
             raise BenchError(f"{self.name} did not stop within {RESTART_TIMEOUT_S:.0f} s") from error
 
     def _await_end_of_tree(self) -> None:
-        """Wait for the children of a leader that has ended: they hold the port and the data until then."""
+        """Wait for the children of an ended leader, which hold the port and the data until they end."""
         deadline = time.perf_counter() + RESTART_TIMEOUT_S
         while any(_lives(process) for process in self._tree):
             if time.perf_counter() > deadline:
@@ -244,7 +244,7 @@ class Server(Broker):
             time.sleep(0.01)
 
     def _launch(self, settings: Sequence[str], timeout_s: float) -> None:
-        """Start the process in the directory that is there, with these settings."""
+        """Start the process in the existing directory, with these settings."""
         self.settings = settings
         (self.directory / self.config_name).write_text("".join(f"{line}\n" for line in self.configuration()))
         self._output.clear()
@@ -293,7 +293,7 @@ class Server(Broker):
         return total
 
     def written_bytes(self) -> int:
-        """What the broker and its living children have sent towards the disk since they started.
+        """Return the bytes that the broker and its living children have written towards the disk since they started.
 
         Linux counts a page of 4 KiB when it is first changed after it was last written back. Files in memory
         (tmpfs) count as nothing.
@@ -305,7 +305,7 @@ class Server(Broker):
         return total
 
     def settled_written_bytes(self) -> int:
-        """`written_bytes` when it has stopped growing, or after WRITTEN_TIMEOUT_S."""
+        """Return `written_bytes` when it has stopped growing, or after WRITTEN_TIMEOUT_S."""
         deadline = time.perf_counter() + WRITTEN_TIMEOUT_S
         before = -1
         while (now := self.written_bytes()) != before and time.perf_counter() < deadline:
@@ -321,10 +321,10 @@ class Server(Broker):
         return "\n".join(("".join(self._output) + errors).splitlines()[-12:])
 
     def _prepare(self) -> None:
-        """Make what the command needs in `directory`, once."""
+        """Make the files that the command needs in `directory`, once."""
 
     def _end_helpers(self) -> None:
-        """End what was started beside the command."""
+        """Stop the helper processes of the command."""
 
     def _spawn(self, command: Sequence[str]) -> subprocess.Popen[str]:
         with (self.directory / "stderr").open("a") as errors:
@@ -354,7 +354,7 @@ class Fluffle(Server):
     node_name = "bench"
 
     def __init__(self, *, profile: Path | None = None, checkout: Path = REPOSITORY) -> None:
-        """`profile`: run under cProfile and leave its data in that file when the node stops.
+        """Make a node, not started.   profile: the file for cProfile's data when the node stops; None: no profile.
 
         `checkout`: where the node's sources are. Elsewhere than here it is named by its commit.
         """
@@ -376,12 +376,12 @@ class Fluffle(Server):
         return [sys.executable, "-m", "node", "ctl", "--data", str(self.directory / "data")]
 
     def environment(self) -> Mapping[str, str]:
-        # Else Python might take the checkout that is installed in this environment.
+        # Otherwise Python might import the checkout that is installed in this environment.
         return {"PYTHONPATH": str(self.checkout)}
 
 
 class ManagedFluffle(Fluffle):
-    """With its HTTP API."""
+    """A node of Fluffle with its HTTP API on."""
 
     def command(self) -> Sequence[str]:
         return [*super().command(), "--management", f"127.0.0.1:{self.http_port}"]
@@ -394,7 +394,7 @@ class ManagedFluffle(Fluffle):
 
 
 class Erlang:
-    """What nodes of RabbitMQ share that are to find each other: an epmd of our own, and a cookie."""
+    """The parts that clustered nodes of RabbitMQ share: a private epmd, and a cookie."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -403,7 +403,7 @@ class Erlang:
 
     def start(self) -> None:
         self.port = free_port()
-        # Started here, or the first node would start one that outlives it.
+        # Started here, since otherwise the first node would start an epmd that outlives it.
         self._epmd = subprocess.Popen(
             ["epmd", "-port", str(self.port), "-address", "127.0.0.1"],
             stdin=subprocess.DEVNULL,
@@ -413,7 +413,7 @@ class Erlang:
         )
 
     def stop(self) -> None:
-        """May be called twice, and without a start."""
+        """Stop the broker and its epmd. It may be called twice, and without a start."""
         if self._epmd is not None:
             _stop_group(self._epmd)
             self._epmd = None
@@ -475,7 +475,7 @@ class RabbitMQ(Server):
 
 
 class ManagedRabbitMQ(RabbitMQ):
-    """With its plug-ins for management and metrics."""
+    """A node of RabbitMQ with its plug-ins for management and metrics."""
 
     plugins = "[rabbitmq_management,rabbitmq_prometheus]."
 
@@ -493,12 +493,12 @@ class ManagedRabbitMQ(RabbitMQ):
 
 
 def _metrics_listener(port: int) -> Sequence[str]:
-    """Both brokers have the same keys."""
+    """Return the configuration of the metrics' listener, which is the same for both brokers."""
     return ["prometheus.tcp.ip = 127.0.0.1", f"prometheus.tcp.port = {port}"]
 
 
 class Meter:
-    """CPU seconds of the broker and of this generator, and wall time, from `with` to its end."""
+    """A meter of the CPU seconds of broker and generator, and of wall time, within a `with` block."""
 
     def __init__(self, server: Broker) -> None:
         self._server = server
@@ -517,7 +517,7 @@ class Meter:
 
 
 class MemoryWatch:
-    """The largest resident memory of a broker from `with` to its end, looked at every MEMORY_WATCH_S."""
+    """The largest resident memory of a broker within a `with` block, sampled every MEMORY_WATCH_S."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -541,7 +541,7 @@ class MemoryWatch:
 
 
 def commit(checkout: Path) -> str:
-    """What git calls the state of a checkout; empty if it can't say."""
+    """Return the output of `git describe` for a checkout; empty if it fails."""
     describe = ["git", "describe", "--always", "--dirty"]
     done = subprocess.run(describe, cwd=checkout, capture_output=True, text=True, check=False)
     return done.stdout.strip()
@@ -554,7 +554,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def server_version(start: bytes) -> str:
-    """product, version and platform from the arguments of connection.start."""
+    """Return product, version and platform from the arguments of connection.start."""
 
     def field(name: bytes) -> str:
         match = re.search(re.escape(bytes([len(name)]) + name + b"S") + rb"\0\0\0(.)", start, re.DOTALL)
@@ -564,10 +564,10 @@ def server_version(start: bytes) -> str:
 
 
 def _stop_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """SIGTERM, then SIGKILL, to the session that `process` leads."""
+    """Send SIGTERM, then SIGKILL, to the session that `process` leads."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            # Even when the leader has ended: a child of it may live on in its group.
+            # Also if the leader has ended, since a child of it may still live in its group.
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_TIMEOUT_S)

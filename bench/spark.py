@@ -1,4 +1,4 @@
-"""What rollups save: p95 and slope of each replica's messages for a day of 200 queues x 3, of rollups and of raw rows.
+"""The CPU that rollups save: p95 and slope of each replica's messages, for a day of 200 queues with three copies.
 
 Everything is a command that is run from outside: made-up telemetry, its rollup, the question. The question is asked
 several times in one process, and the CPU of each time is what the command tells of itself and its JVM: a start of
@@ -44,7 +44,7 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _figures(root: Path, source: str) -> tuple[float, dict[tuple[str, ...], dict[str, float | None]]]:
-    """CPU seconds of the question, and its answer by replica."""
+    """Return the CPU seconds of the query, and its result by replica."""
     question = ("spark_ops", "rollup", str(root), "--figures", source, "--repeat", str(REPEAT), "--json")
     ran = _run(*question)
     told = [float(line.split()[1]) for line in ran.stderr.splitlines() if line.startswith("cpu_s ")]
@@ -59,7 +59,7 @@ def _same(
     rolled: dict[tuple[str, ...], dict[str, float | None]],
     raw: dict[tuple[str, ...], dict[str, float | None]],
 ) -> None:
-    """Raises: BenchError if the answers are not about the same: a query that is not run is fast."""
+    """Compare both results. Raises: BenchError if they differ, since a query that does no work would be fast."""
     if rolled.keys() != raw.keys() or not raw:
         raise BenchError(f"{len(rolled)} replicas of rollups, {len(raw)} of raw rows")
     for name, exact in raw.items():
@@ -76,7 +76,7 @@ def _same(
 
 
 def rollups_and_raw(_server: Server, scale: Scale) -> Outcome:
-    """One round: CPU of both, and of making the rollup; share is that of rollups of that of raw rows."""
+    """Measure the CPU of both queries and of the rollup.   share: that with rollups, of that with raw rows."""
     started_at = time.perf_counter()
     queues = QUEUES if scale is FULL else QUICK_QUEUES
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as name:

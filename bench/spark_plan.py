@@ -1,4 +1,4 @@
-"""What a plan costs without Spark: 1,000 nodes with a million queues, and how fast `show` says what a plan is.
+"""The cost of a plan without Spark for 1,000 nodes with a million queues, and the duration of `show`.
 
 Everything is a command that is run from outside. The CPU is that of the whole process: start, a fleet that is made up,
 the planner, the file. That the plan is one is seen by its steps: nobody gets a fast figure for an empty one.
@@ -26,7 +26,7 @@ COMMAND_S = 600.0
 
 
 def _run(*arguments: str) -> tuple[float, str]:
-    """CPU seconds of a command, and what it printed. Errors: BenchError."""
+    """Return the CPU seconds of a command, and its output. Raises: BenchError."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         ran = subprocess.run(
@@ -46,14 +46,14 @@ def _run(*arguments: str) -> tuple[float, str]:
 
 
 def _planned(fleet: str, moves: str, path: Path) -> tuple[float, int]:
-    """CPU seconds of a plan, and its moves."""
+    """Return the CPU seconds of a plan, and its number of moves."""
     cpu_s, _ = _run("plan", "--synthetic", fleet, "--max-moves", moves, "--max-bytes", "all", "-o", str(path))
     summary = json.loads(path.read_text())["summary"]
     return cpu_s, summary["promotions"] + summary["copies"]
 
 
 def plan_and_show(_server: Server, scale: Scale) -> Outcome:
-    """One round. Of `show` the fastest of a few: the machine may be doing something else."""
+    """Measure one round. `show` counts with its fastest run, since the machine may be busy with other work."""
     started_at = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="bench-plan-") as name:
         path = Path(name, "plan.json")

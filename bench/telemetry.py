@@ -1,4 +1,4 @@
-"""What telemetry costs: the same flows on a node that writes it and on one that does not, in one run.
+"""The cost of telemetry: the same flows on a node with telemetry and on a node without, in one run.
 
 Requirement: at most 2 % of throughput.
 """
@@ -13,11 +13,11 @@ from bench.servers import Fluffle, Server
 from bench.workloads import OneQueue, Outcome, Scale, Workload
 
 ROUNDS = 9
-"""In alternation. Odd: the median is one of them."""
+"""The number of alternating rounds: odd, so that the median is one of them."""
 
 
 class TelemetryFluffle(Fluffle):
-    """It writes telemetry."""
+    """A node of Fluffle that writes telemetry."""
 
     name = "Fluffle, telemetry"
 
@@ -27,10 +27,10 @@ class TelemetryFluffle(Fluffle):
 
 @dataclass(frozen=True)
 class TelemetryShare:
-    """What a workload reaches on a node with telemetry, as parts of what it does on one without.
+    """Results of a workload on a node with telemetry, relative to those on a node without.
 
-    share: of the rate.   cpu: of the node's CPU seconds a message. Medians of ROUNDS pairs; who of a pair goes first
-    changes from round to round, as the machine may get slower or faster meanwhile.
+    share: ratio of rates.   cpu: ratio of CPU seconds per message. Medians of ROUNDS pairs; the order within a pair
+    alternates, since the machine may get slower or faster meanwhile.
     """
 
     workload: OneQueue

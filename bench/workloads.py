@@ -1,8 +1,8 @@
-"""Workloads: what each does, what it measures, and what is required of it. Here: those that need no disk.
+"""Workloads without a disk: actions, metrics and requirements of each.
 
-Names are stable: they are what `--only` takes and what docs/benchmark.md quotes. Rows without a requirement
+Names are stable, since `--only` takes them and docs/benchmark.md quotes them. Rows without a requirement
 show where the fast paths do not apply. bench/durability.py has the workloads whose messages go to disk,
-bench/cluster_workloads.py those of three nodes.
+bench/cluster_workloads.py the workloads on three nodes.
 """
 
 import time
@@ -47,7 +47,7 @@ ACKS_GATHERED = 100
 
 
 class Scale(NamedTuple):
-    """How long a timed workload publishes, and by what counted ones are divided."""
+    """The duration of publishing in timed workloads, and the divisor for the counts of the others."""
 
     seconds: float
     divisor: int
@@ -68,11 +68,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """`run` measures one round on a running server. `fresh`: on one that was started for it alone.
+    """A workload.   run: measures one round on a running server.   fresh: on a server that was started for it alone.
 
-    `keeps`: the messages go to disk. `alone`: it asks no other broker. `clustered`: `run` takes a Cluster, not a
-    Server; `managed`: a Server whose HTTP API is on. `rounds`: whatever the command says, except that a quick look
-    takes no more than it says.
+    keeps: the messages go to disk.   alone: it runs on Fluffle only.   clustered: `run` takes a Cluster instead of a
+    Server; managed: a Server whose HTTP API is on.   rounds: overrides `--rounds`; a quick run takes the smaller one.
     """
 
     name: str
@@ -87,14 +86,14 @@ class Workload:
 
 
 def outcome(flow: FlowOutcome, **metrics: float) -> Outcome:
-    """The metrics given, or the rate of messages."""
+    """Return the outcome with the given metrics, or with the rate of messages."""
     meter = flow.meter
     numbers = metrics or {"rate": flow.message_count / flow.elapsed_s}
     return Outcome(numbers, flow.message_count, meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
 
 
 def joint_outcome(flows: Sequence[FlowOutcome], message_count: int, **metrics: float) -> Outcome:
-    """Several flows of the same messages, which count once."""
+    """Return the outcome of several flows of the same messages, which count once."""
     meters = [flow.meter for flow in flows]
     return Outcome(
         metrics,
@@ -110,12 +109,12 @@ def joint_outcome(flows: Sequence[FlowOutcome], message_count: int, **metrics: f
 
 @dataclass(frozen=True)
 class OneQueue:
-    """One publisher, one queue, one or more consumers: the parts that the workloads vary."""
+    """A workload with one publisher, one queue and one or more consumers, and its parameters."""
 
     body_bytes: int = 100
     properties_of: Callable[[int], Properties] = lambda _: NO_PROPERTIES
     routing_keys: Sequence[str] = ()
-    """Empty: the default exchange. Otherwise a direct exchange, and these keys in turn."""
+    """Routing keys of a direct exchange, used in turn; empty: the default exchange."""
     durable: bool = False
     confirm_window: int = 0
     consumer_count: int = 1
@@ -180,7 +179,7 @@ class OneQueue:
 
 
 def flow_outcome(bed: Bed, flow: FlowOutcome) -> Outcome:
-    """The rate, and how long the confirms took, if there were any."""
+    """Return the rate, and the latency of the confirms, if there were any."""
     waits_s = [wait for p in bed.publishers if isinstance(p, ConfirmPublisher) for wait in p.waits_s]
     metrics = {"rate": flow.message_count / flow.elapsed_s}
     for percent in (50, 99) if waits_s else ():
@@ -199,7 +198,7 @@ def four_pairs(server: Server, scale: Scale) -> Outcome:
 
 
 def fanout(server: Server, scale: Scale) -> Outcome:
-    """One publish, ten queues, ten consumers; the rate is that of the deliveries."""
+    """Publish to ten queues with a consumer each; the rate is that of the deliveries."""
     queue_count = 10
     messages = [replace(message, exchange="bench.fanout") for message in OneQueue().messages("fanout")]
     with Bed(server) as bed:
@@ -224,7 +223,7 @@ TOPIC_QUEUE_COUNT = 100
 
 
 def topic_bindings() -> list[tuple[int, str]]:
-    """1,000 bindings as (queue, pattern). For each queue: eight `rN.sQQ.*`, one `*.s…`, one `#.s…`."""
+    """Return 1,000 bindings as (queue, pattern). For each queue: eight `rN.sQQ.*`, one `*.s…`, one `#.s…`."""
     found = []
     for queue in range(TOPIC_QUEUE_COUNT):
         found += [(queue, f"r{region}.s{queue:02}.*") for region in range(8)]
@@ -234,7 +233,7 @@ def topic_bindings() -> list[tuple[int, str]]:
 
 
 def topic_keys() -> Iterator[tuple[str, frozenset[int]]]:
-    """8,000 distinct keys of one length, and the queues that `topic_bindings` leads each to."""
+    """Yield 8,000 distinct keys of equal length, each with the queues that `topic_bindings` routes it to."""
     for i in range(8 * 10 * TOPIC_QUEUE_COUNT):
         rest, service = divmod(i, TOPIC_QUEUE_COUNT)
         event, region = divmod(rest, 8)
@@ -245,7 +244,7 @@ def topic_keys() -> Iterator[tuple[str, frozenset[int]]]:
 
 
 def topic(server: Server, scale: Scale) -> Outcome:
-    """8,000 keys in turn through 1,000 bindings to 100 queues; the rate is that of the deliveries."""
+    """Publish with 8,000 keys in turn through 1,000 bindings to 100 queues; the rate is that of the deliveries."""
     exchange = "bench.topic"
     messages, targets = [], []
     for i, (key, queues) in enumerate(topic_keys()):
@@ -288,9 +287,9 @@ def fill(
 
 
 def await_count(connection: Connection, queue: str, count: int) -> None:
-    """Ask until all that was published is in the queue. RabbitMQ answers this ahead of waiting publishes.
+    """Poll until all published messages are in the queue. RabbitMQ replies to this ahead of waiting publishes.
 
-    Errors: BenchError when there are too many, or no more come for STALL_S.
+    Raises: BenchError if there are too many, or no more arrive for STALL_S.
     """
     connection.socket.settimeout(STALL_S)
     seen, seen_at = -1, 0.0
@@ -305,7 +304,7 @@ def await_count(connection: Connection, queue: str, count: int) -> None:
 def drain(
     bed: Bed, queue: str, messages: Sequence[Message], count: int, *, redelivered_or_not: bool = False
 ) -> FlowOutcome:
-    """Take `count` messages, all that there are, with one consumer and auto-ack, from its consume on."""
+    """Consume `count` messages, all in the queue, with one consumer and auto-ack, timed from its consume."""
     connection = bed.connect()
     shape = DeliveryShape(messages, consumer_tag="c", redelivered_or_not=redelivered_or_not)
     bed.publishers = [Publisher.finished(count)]
@@ -323,7 +322,7 @@ def fill_and_drain(server: Server, scale: Scale) -> Outcome:
 
 
 def full_memory(server: Server, scale: Scale) -> Outcome:
-    """Resident memory of the whole broker with a million messages in one queue."""
+    """Measure the resident memory of the whole broker with a million messages in one queue."""
     count = 1_000_000 // scale.divisor
     with Bed(server) as bed:
         _, flow = fill(bed, "bench.full", count)
@@ -337,7 +336,7 @@ def full_memory(server: Server, scale: Scale) -> Outcome:
 
 
 def confirm_loops(server: Server, scale: Scale) -> Outcome:
-    """200 connections, each with one publish open, over 10 queues that one connection drains."""
+    """Publish on 200 connections, each with one open publish, to 10 queues that one connection drains."""
     messages = [Message("", f"bench.l{i}", numbered_body(i, 100)) for i in range(10)]
     tags = [f"c{i}" for i in range(len(messages))]
     with Bed(server) as bed:
@@ -355,7 +354,7 @@ def confirm_loops(server: Server, scale: Scale) -> Outcome:
 
 
 def latency(server: Server, scale: Scale) -> Outcome:
-    """From publish to receipt, at 5,000 messages a second."""
+    """Measure the latency from publish to receipt at 5,000 messages per second."""
     queue = "bench.latency"
     with Bed(server) as bed:
         bed.queue(queue)
@@ -375,7 +374,7 @@ def latency(server: Server, scale: Scale) -> Outcome:
 
 
 def start(server: Server, scale: Scale) -> Outcome:
-    """What the start of a fresh server showed, and its memory a moment later."""
+    """Measure the start of a fresh server, and its memory a moment later."""
     with Meter(server) as meter:
         time.sleep(SETTLE_S)
     metrics = {"ready": server.ready_s, "rss": server.rss_bytes() / 1e6}
@@ -383,7 +382,7 @@ def start(server: Server, scale: Scale) -> Outcome:
 
 
 def idle_connections(server: Server, scale: Scale) -> Outcome:
-    """Resident memory that each of 1,000 idle connections with one channel adds."""
+    """Measure the resident memory that each of 1,000 idle connections with one channel adds."""
     count = 1000 // scale.divisor
     with Bed(server) as bed:
         before = server.rss_bytes()

@@ -1,4 +1,4 @@
-"""JSON documents (plans, topologies, health, reports) have one canonical text, which is compared and hashed."""
+"""The canonical text and the hash of JSON documents (plans, topologies, health, reports)."""
 
 import hashlib
 import json

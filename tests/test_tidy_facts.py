@@ -464,7 +464,7 @@ QUOTES: Final = (
     (r"\b([\d.]+) s: it pauses", LEASE_S),
     (r"stops serving after ([\d.]+) s\b", LEASE_S),
     (r"in a minority still answers for ([\d.]+) s\b", LEASE_S),
-    (r"\bfor ([\d.]+) s it serves", LEASE_S),
+    (r"\bit serves for ([\d.]+) s", LEASE_S),
     (r"`cluster\.lease`: (\d+) heartbeats", LEASE_HEARTBEATS),
     (r"\| (\d+) times `cluster_keepalive_interval` \|", LEASE_HEARTBEATS),
     (r"At least (\d+) times `cluster_keepalive_interval`", LEASE_HEARTBEATS_MIN),

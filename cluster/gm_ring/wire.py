@@ -1,6 +1,6 @@
 """Ring messages (packets) between two nodes as bytes.
 
-member's message ─► encode_packet ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
+    member's message ─► encode_packet ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
 
 To this layer payloads are bytes, which pass from neighbour to neighbour unchanged.
 """

@@ -1,10 +1,10 @@
 """One member of the Raft group: PySyncObj's core, the journal, and the checks around both.
 
     peers ── receive ─► firewall ─► Core ─► StateMachine.apply
-    peers ◄─ WriteBarrier ◄── send ◄─────┘  └──► RaftJournal ─► disk ─► synced: the WriteBarrier lets go
+    peers ◄─ WriteBarrier ◄── send ◄────┘  └──► RaftJournal ─► disk ─► synced: the WriteBarrier sends
 
-Everything happens in `tick`, which runs the core until it has nothing more to do; between ticks the member only takes
-what comes. `wake` asks for a tick at the end of the turn of the loop, so all messages of one turn share one.
+Everything happens in `tick`, which runs the core until it has nothing more to do; between ticks the member only queues
+input. `wake` asks for a tick at the end of the turn of the loop, so all messages of one turn share one.
 Source: reliability §3.9, ring §3.
 """
 

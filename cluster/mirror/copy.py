@@ -8,7 +8,7 @@ them. Where memory is short the oldest leave it: all that is in memory has highe
                              └────────────┬─────────────┘
                           fill: a backlog, to be delivered again
 
-A copy that joined late *owes* the messages that the master has and it lacks. These are known by their numbers,
+Messages that the master has and a late copy lacks are *missing*. They are known by their numbers,
 not by their count: a message that is requeued at the master keeps its number, and is still missing.
 Source: reliability §4.5, §4.6; docs/internals/disk.md, "Paging".
 """
@@ -398,8 +398,7 @@ class Copy:
 
         live: the numbers of all its messages.   loose: those that are out with clients or on their way elsewhere;
             contents that are None are left out.
-        Returns: also the numbers of messages that were not found; the copy lacks them. The backlog is empty
-        afterwards.
+        Returns: also the numbers of messages that this copy lacks. The backlog is empty afterwards.
         """
         copy = cls(queue.record, queue.storage, place, epoch, embed_max_bytes)
         copy.next_seq = queue.next_seq

@@ -17,7 +17,7 @@ from node.queue.storage import Storage
 
 
 class FollowerHost(Protocol):
-    """The interface of a replica to its follower."""
+    """The part of a replica that its follower uses."""
 
     id: int
 
@@ -48,7 +48,7 @@ class Follower:
     """A mirror's copy and its state.
 
     copy: the messages here.   senders: the last publish of each front end that the queue got.
-    has_inventory: it is known what the copy lacks; until then no operation that comes is of use.
+    has_inventory: the master's inventory has come, so `copy.missing` is known; earlier operations are ignored.
     is_written: nothing of the copy is on its way to the disk: else no mark passes before that is there.
     """
 

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 
 class MirrorController:
-    """The mirror controller of one broker, from when it counts as up in this incarnation.   is_acting: as in
-    `PolicyReconciler`.
-    """
+    """The mirror controller of one broker, which counts as up.   is_acting: as in `PolicyReconciler`."""
 
     def __init__(self, broker: "Broker", incarnation: int, is_acting: Callable[[str], bool]) -> None:
         here = broker.settings.node_name

@@ -381,7 +381,7 @@ class Mirrors:
         return self._controller
 
     def touch(self, replica: Replica) -> None:
-        """Have a replica's turn come, as it has something to send."""
+        """Call a replica at the end of the turn, as it has something to send."""
         if not self._dirty:
             self.broker.wake()
         self._dirty[replica] = None

@@ -85,7 +85,7 @@ class _BackOff:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The members of the cluster, as far as they matter to the policy reconciler.
+    """The members of the cluster, with the facts that the policy reconciler needs.
 
     incarnations: of those that are up.   draining: of these, those that should get no masters, as they are in
     maintenance mode or their message disks are stuck.

@@ -4,8 +4,8 @@
     30 s after the first offer, and some are still missing ─► Revive: the best one is taken
 
 The catalogue takes the best copy when all have come. A copy that has lost something counts only then: where others
-may have all, they are waited for. After a restart of all nodes there may be thousands of such queues: as many
-proposals are on their way as of a `PolicyReconciler`.
+may have all, they are waited for. After a restart of all nodes there may be thousands of such queues: no more
+proposals are under way at a time than a `PolicyReconciler` has.
 """
 
 from dataclasses import dataclass

@@ -386,7 +386,7 @@ class Replica:
             self.touch()
 
     def touch(self) -> None:
-        """Have this replica's turn come, as it has something to send."""
+        """Ask for a call at the end of the turn, as there is something to send."""
         self._mirrors.touch(self)
 
     def handed_over(self, version: int) -> None:

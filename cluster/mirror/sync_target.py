@@ -62,7 +62,7 @@ class Spare(Protocol):
 class SyncTarget:
     """Completes the copy of one mirror.
 
-    has_inventory: whether it is known what the copy lacks.   send: takes a side message for the master.
+    has_inventory: whether the copy's missing messages are known.   send: takes a side message for the master.
     on_done: called when nothing is missing any more, by whatever way.
     is_congested: whether this node should take nothing more for now: its disk doesn't keep up, memory is short.
     spare: asked for messages that the master does not give.
@@ -112,7 +112,7 @@ class SyncTarget:
     def start(self) -> bool:
         """Begin, or continue. True if there is something to do that is not under way already.
 
-        A copy of which it isn't known yet what it lacks begins with its inventory.
+        Without an inventory, the copy begins once it has one.
         """
         if self._is_running or (self._has_inventory and not self._missing):
             return False

@@ -49,7 +49,7 @@ class OutgoingFrames:
 
     is_for_front_end: the frames go to the node that has the clients, which knows the queue by its uid.
     mastership: of the home in this conversation, see `QueueRecord`.
-    The frames hold as much as one turn makes: runs that windows bound, and a few bytes for each range.
+    The frames hold what one turn adds: runs, which windows bound, and a few bytes for each range.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """The links of one node to the others.
 
-    Transport ─┬─ Service   streams that others open   ─┐
-               └─ PeerLink …    one for each other node   ◄─┘  two streams there, two from there
+    Transport ─┬─ Service   streams that others open  ───┐
+               └─ PeerLink  one for each other node  ◄───┘  two streams there, two from there
 
 Everything runs on one event loop. `connect` keeps links to a member up; the Listener gets all messages, and is told
 when a link is up or down. `cluster.transport.interface` has what either side may expect.

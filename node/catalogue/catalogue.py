@@ -2,7 +2,7 @@
 
 `apply` is the only way in. It reads no clock and no randomness and never raises because of a command's contents, so
 nodes that apply the same commands in the same order have the same catalogue, give the same results and report
-the same events. What a command cannot do comes back as `Refused` and has changed nothing.
+the same events. A command that cannot be applied gives `Refused` and changes nothing.
 
 `Topology` holds what is in one vhost, `Accounts` users and permissions, `Members` the nodes of the cluster,
 `MirroredQueues` sees to the views of queues that have copies on several; the vhosts themselves and the parameters are
@@ -285,10 +285,7 @@ class Catalogue:
     # --- handlers -----------------------------------------------------------------------------------------
 
     def _in_vhost(self, handle: Callable[[Topology, Any], object]) -> Callable[[Any], object]:
-        """Return a handler that calls `handle` with the topology of the command's vhost; Refused (530).
-
-        without a vhost.
-        """
+        """Return a handler that calls `handle` with the topology of the command's vhost; Refused (530) without it."""
 
         def handler(command: Any) -> object:
             topology = self._topologies.get(command.vhost)

@@ -3,10 +3,10 @@
     {"command":"DeclareQueue","vhost":"/","name":"q","uid":"…","durable":true,…,"arguments":"","type":"classic"}
 
 Every field is written, so that a default may change without a change in what old logs say. Read, a field with a
-default may be missing: an older version did not know it. What this version does not know is an error and never
-skipped, as it was a change that was confirmed to its submitter. How a field is written follows from its annotation:
-tables become the base64 of their encoding, in which every type of field survives; where an object may be of one class
-or another, it says of which; all else is JSON as it is.
+default may be missing: an older version did not know it. A command or key that this version does not know is an error
+and never skipped: the change was confirmed to its submitter. How a field is written follows from its annotation:
+tables become the base64 of their encoding, in which every type of field survives; an object that may be of several
+classes names its class; all else is JSON as it is.
 """
 
 import json

@@ -140,9 +140,8 @@ class DeclareQueue(Command[QueueDeclared]):
 class DeleteQueue(Command[QueueRecord | None]):
     """Delete the queue and its bindings; gives None when there is none.
 
-    uid: delete only this incarnation. The broker's own deletions (expiry, auto-delete, the owner's end) give
-    it, so
-        that they cannot hit a queue that was declared again meanwhile.
+    uid: delete only this incarnation. The broker's own deletions (expiry, auto-delete, the owner's end) give it,
+        so that they cannot delete a queue that was declared again meanwhile.
     """
 
     vhost: str
@@ -505,7 +504,7 @@ class SetDraining(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class RenewLeases(Command[None]):
-    """Report that these incarnations of nodes have been heard of.
+    """Report heartbeats of these incarnations of nodes.
 
     sent: name, incarnation, and the time on that node's own clock at which it spoke (reliability §4.2).
     """

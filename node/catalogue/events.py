@@ -194,7 +194,7 @@ class MemberDown:
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """Incarnations of nodes have been heard of, as `RenewLeases` says."""
+    """The leader has received heartbeats of incarnations of nodes, as in `RenewLeases`."""
 
     sent: tuple[tuple[str, int, float], ...]
 

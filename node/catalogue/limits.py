@@ -32,12 +32,12 @@ class VhostLimits:
 
 
 def vhost_limits_from(value: Json) -> VhostLimits:
-    """The limits in a `vhost-limits` parameter; what is no integer is no limit."""
+    """The limits in a `vhost-limits` parameter; a value that is not an integer is no limit."""
     return VhostLimits(_integer(value, "max-connections"), _integer(value, "max-queues"))
 
 
 def user_limits_from(value: Json) -> UserLimits:
-    """The limits in the `limits` object of a user; what is no integer is no limit."""
+    """The limits in the `limits` object of a user; a value that is not an integer is no limit."""
     return UserLimits(_integer(value, "max-connections"), _integer(value, "max-channels"))
 
 

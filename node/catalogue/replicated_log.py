@@ -103,7 +103,7 @@ class DurableLog:
 
     `on_applied` comes once that is synced; `NOT_WRITTEN` when it never will be. A change of nothing durable is
     answered at once, out of turn: a submitter that cares for the order of its commands waits for each answer.
-    That there was nothing to change (it is there already, or gone) is only said once what is under way is synced.
+    A result without a change (the object exists already, or is gone) is given once all earlier changes are synced.
     """
 
     def __init__(self, catalogue: Catalogue, react: React, commands: CommandLog) -> None:

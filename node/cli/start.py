@@ -51,7 +51,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         "--peer", metavar="HOST:PORT", help="accept other nodes of the cluster on this address"
     )
     parser.add_argument(
-        "--telemetry", metavar="DIR", help="write telemetry for spark_ops into this directory"
+        "--telemetry", metavar="DIR", help="write telemetry for spark-ops into this directory"
     )
     parser.add_argument("--ram", action="store_true", help="join the cluster as a RAM node")
     parser.add_argument("--config", metavar="FILE", help="configuration file, in rabbitmq.conf's format")

@@ -78,9 +78,9 @@ class Admission(NamedTuple):
             return disagrees(other, single) + f": '{single}' belongs to no cluster"
         if self.former_cluster_id and hello.cluster_id == self.former_cluster_id:
             return (
-                f"node '{self.name}' goes on alone since all others were forgotten with forget_cluster_node "
-                f"--offline, '{hello.name}' among them: it has to be reset, or it serves the former cluster "
-                f"(id {hello.cluster_id})"
+                f"all nodes but '{self.name}' were forgotten with forget_cluster_node --offline, and "
+                f"'{hello.name}' still belongs to the former cluster (id {hello.cluster_id}): "
+                f"reset '{hello.name}' before it joins again"
             )
         if hello.cluster_id != self.cluster_id:
             return (

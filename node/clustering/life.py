@@ -162,7 +162,9 @@ class Life:
             async with asyncio.timeout(NODE_DOWN_S):
                 await _first(telling, self._is_cut_off.wait())
         except TimeoutError:
-            cluster.logger.warning("the cluster was not told within %g s that this node stops", NODE_DOWN_S)
+            cluster.logger.warning(
+                "this node stops, but the cluster did not record that within %g s", NODE_DOWN_S
+            )
 
     async def or_given_up(self, waiting: Any) -> Any:
         """Return the result of an awaitable during a start. Raises: GivenUp if the node is told to stop meanwhile."""

@@ -101,7 +101,7 @@ def tell(output: outputs.Output, logger: Logger) -> None:
     """Log an output of the membership on which the node takes no action."""
     match output:
         case outputs.PartitionSeen(name):
-            logger.error("node '%s' is up, but there is no way to it from here: a partition", name)
+            logger.error("node '%s' is up, but this node cannot reach it (network partition)", name)
         case outputs.PartitionHealed(name, is_down):
             logger.info("the partition from node '%s' is over%s", name, ": it is down" if is_down else "")
         case outputs.Parted(name, other):

@@ -136,9 +136,7 @@ def _refuse(problems: Sequence[tuple[str, DefinitionsInvalid]]) -> None:
     if len(problems) > len(lines):
         lines.append(f"and {len(problems) - len(lines)} more")
     count = sum(isinstance(invalid, Unsupported) for _, invalid in problems)
-    hint = (
-        f"; {count} of them ask for what is not here, and can be skipped (skip_unsupported)" if count else ""
-    )
+    hint = f"; {count} of them use features that Fluffle lacks; skip_unsupported skips these" if count else ""
     raise DefinitionsInvalid(f"{len(problems)} items cannot be taken{hint}:\n" + "\n".join(lines))
 
 

@@ -1,4 +1,4 @@
-"""This module passes data between the socket of a client and its connection.
+"""The socket of a client: passes bytes between asyncio and the client's connection.
 
 There is no rule of the protocol here. Output is written once in each turn of the loop.
 """

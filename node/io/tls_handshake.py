@@ -1,5 +1,4 @@
-"""The TLS handshake of one socket ends with a client socket that takes over, or with a line of the log that says why
-not.
+"""The TLS handshake of one client: it ends with a `ClientSocket`, or with a log line that says why it failed.
 
 A balancer that passes TLS on puts its PROXY header before it, and so does one that speaks TLS itself: the header is
 read first, and not a byte more, as what follows is for OpenSSL.

@@ -77,9 +77,9 @@ async def _describe(cluster: "Cluster", address: str) -> Any:
         return await cluster.calls.ask(address, {"do": "describe"})
     except errors.Unreached as error:
         found = (
-            f"something listens at {address}, and it is no Fluffle node, or one that wants certificates"
+            f"something listens at {address}, but it is not a Fluffle node, or it requires TLS certificates"
             if await _accepts(address)
-            else "nobody accepts connections there"
+            else "nothing listens there"
         )
         raise unavailable(
             f"{error.text}: {found}. Give NAME@HOST:PORT, with the port that 'fluffle ctl cluster_status' shows for "

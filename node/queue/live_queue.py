@@ -67,7 +67,7 @@ class Unanswered(NamedTuple):
     number: rising for this node and the queue, over all its masters.   size: of its frames, in bytes.
     run: the messages, an Enqueue of `node.queue.operations` whose first_seq is the number; empty if they are not
         kept, as the queue was not mirrored when they were sent.
-    waiter: None: no one needs the answer.   is_sent: a master got it, and may have delivered it.
+    waiter: None: the answer is not needed.   is_sent: a master got it, and may have delivered it.
     """
 
     number: int
@@ -125,8 +125,8 @@ class LiveQueue(Way, Protocol):
     def publish(self, batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Publish messages to the queue, wherever it lives.
 
-        waiter: is told their outcome, once; None: no one needs it.
-        Returns: the indexes of those that were refused at once; the waiter is told of these, too.
+        waiter: gets their outcome, once; None: no outcome is needed.
+        Returns: the indexes of those that were refused at once; the waiter gets these, too.
         """
 
     def close(self) -> None:

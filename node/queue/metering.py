@@ -1,7 +1,7 @@
 """CPU time that each queue takes on this node, and further counts of queues that only telemetry needs.
 
 A broker without a `Meter` has none of it: its queues are plain `Queue`s. One with a meter makes `MeteredQueue`s, which
-look at a clock before and after runs, delivery turns and settled runs, not each of them;
+read a clock before and after some of the runs, delivery turns and settled runs (a sample);
 `cluster.mirror.metered_replica` does so around what a copy does. Both write into the *account* of the queue, which
 stays while masters come and go.
 

@@ -2,7 +2,7 @@
 
     pending = PendingPublish(count)
     for each place that must answer: pending.expect(); … accept(refused), settle(…) or fail()
-    pending.end(on_settled)          no more of them are asked: called once, when the last has answered
+    pending.end(on_settled)          no more places follow: on_settled is called once, after the last answer
 
 `node.queue.intake` decides which places must have a batch.
 Source: amqp-behaviour §4.3, §9.1 (a publish in flight to a lost node is nacked).
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class PublishWaiter(Protocol):
-    """The receiver of the answer to a publish: a `PendingPublish`, or an object before it. It is a `Waiter`, too."""
+    """The receiver of the answer to a publish: a `PendingPublish`, or an object in front of it. Also a `Waiter`."""
 
     def accept(self, refused: Collection[int] = ()) -> None:
         """Note that the queue has the messages, except those with these indexes."""

@@ -88,9 +88,8 @@ class Completeness:
     def steps_before_change(self) -> list[Step]:
         """Return steps that write down losses, and segments to be removed; none if nothing is new.
 
-        They come before anything that shows a loss is changed or removed: should this recovery be cut short, the next
-        one must
-        know of it. Losses in the journal are not written down here: it stays until the end.
+        They come before any change to a file that shows a loss: the next recovery must know of it if this one is cut
+        short. Losses in the journal are not written down here: it stays until the end.
         """
         known = self._synced
         news = {uid: None for uid in self._copies if self.has_news(uid)}

@@ -2,7 +2,7 @@
 
 A node that was away begins with an empty copy of each queue that went on without it. But a queue that went down
 with its last copy comes back from what its nodes have on disk; and whether it went down shows only after they have
-recovered their stores: what the catalogue says by then may be older than the end of this node's last life.
+recovered their stores: the catalogue known by then may be older than this node's last stop.
 Source: reliability §1.1 (L9), §4.10.
 """
 

@@ -340,7 +340,7 @@ class _File:
         vhost = getattr(command, "vhost", None)
         if isinstance(result, Refused) and vhost is not None and self.catalogue.vhost(vhost) is None:
             # One lost record must not cost all that is in a vhost.
-            self._damaged(offset, f"vhost '{vhost}' is missing and made anew")
+            self._damaged(offset, f"vhost '{vhost}' was missing and has been created again")
             self.catalogue.apply(PutVhost(vhost))
             result = self.catalogue.apply(command)
         self.catalogue.take_events()

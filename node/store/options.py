@@ -16,9 +16,9 @@ class StoreOptions:
     journal_file_bytes: a journal file of this size is full, and a checkpoint begins. A start after a crash
         reads about two of them, less than a second's work.
     store_file_bytes: a file of the message store of this size is full (msg_store_file_size_limit).
-    commit_interval_s: what no publisher waits for is written after this time at the latest; so much of it may be
-        lost in a crash.
-    scrub_rate: bytes in a second that are read to find what has rotted; 0: none.
+    commit_interval_s: operations that no publisher waits for are written after this time at the latest; a crash may
+        lose them.
+    scrub_rate: bytes per second that the scrubber reads; 0: it does not run.
 
     Source: amqp-behaviour §7.4, §7.5.
     """

@@ -3,7 +3,7 @@
     keep, forget ─► QueueIndex ─┐                              ┌─► settled waiters
     place ───────► MessageStore ┴─► turn: batch ─► the disk ───┴─► checkpoint, garbage collection
 
-**Group commit.** What is kept and forgotten gathers at each queue; queues without anything cost nothing.
+**Group commit.** Kept messages and removals gather at each queue; queues without anything cost nothing.
 At the end of a turn of the loop all of it becomes one *batch*, a job of the disk: contents first, then one append
 to the journal, one sync. While a batch is in flight everything gathers for the next, so batches grow as the disk
 slows down. If no publisher waits, a batch is put off for a short time.

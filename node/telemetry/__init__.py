@@ -1,1 +1,1 @@
-"""Records of a node's activity for spark_ops: docs/telemetry.md. Nothing of it is imported while it is off."""
+"""Records of a node's activity for spark_ops: docs/telemetry.md. It is not imported while telemetry is off."""

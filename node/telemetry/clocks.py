@@ -1,9 +1,9 @@
-"""Estimate the offsets of other nodes' clocks, and the time of a question, as NTP does it.
+"""Estimate the offsets of other nodes' clocks, and the round-trip time to them, in the way of NTP.
 
-    asked at a, answer b came back at c:  theirs - ours = b - (a + c) / 2, known but for (c - a) / 2
+    request at a, reply b received at c:  theirs - ours = b - (a + c) / 2, with an error of at most (c - a) / 2
 
-The time of a question is two ways through the control stream's host and back, including the time that the other
-node's loop was busy: an upper bound of the ring's costs. Source: spark §2.1, §2.4.
+The round trip goes over the control stream and includes the time for which the other node's event loop was busy, so
+it is an upper bound of the latency between members of a ring. Source: spark §2.1, §2.4.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from node.queue.metering import BUCKETS, bucket_of
 
 PEERS_MAX: Final = 16
-"""The most nodes that are asked each time, in turn: in a large cluster the questions would never end."""
+"""The most nodes that are asked each time, in turn: it bounds the number of requests in a large cluster."""
 KEPT_S: Final = 120.0
-"""How long an answer counts, in seconds."""
+"""The time for which a reply is valid, in seconds."""
 
 
 class _Known(NamedTuple):
@@ -44,17 +44,17 @@ class Clocks:
         return (others[at:] + others[:at])[:PEERS_MAX]
 
     def answered(self, name: str, asked_s: float, theirs_s: float, took_s: float, now: float) -> None:
-        """Take the time of a node.   asked_s: ours when we asked.   now: monotonic."""
+        """Record a node's reply with its time.   asked_s: our time of the request.   now: monotonic."""
         self._rtt_us.setdefault(name, [0] * BUCKETS)[bucket_of(took_s * 1e6)] += 1
         offset_s = asked_s + took_s / 2 - theirs_s
         self._known[name] = _Known(offset_s * 1000, took_s * 500, now)
 
     def rtt_us(self, name: str) -> list[int] | None:
-        """Return how long questions to a node took, as a histogram of counters; None: none was answered."""
+        """Return the round-trip times to a node as a histogram of counters; None: it has not replied."""
         return self._rtt_us.get(name)
 
     def skew_ms(self, now: float) -> tuple[int, int] | None:
-        """Return our clock less the median of the members', and how wrong that may be; None: nothing is known."""
+        """Return our clock minus the median of the members' clocks, and the error bound; None: no reply is valid."""
         self._known = {name: each for name, each in self._known.items() if now - each.at_s <= KEPT_S}
         if not self._known:
             return None

@@ -1,4 +1,4 @@
-"""Events of nodes and mirrored queues as rows, at once.
+"""Rows about events of nodes and mirrored queues, written immediately.
 
     MirrorEvent      promotion, revived ─► failover (cause crash) · transfer ─► promotion · synchronisations
     catalogue        MemberUp, MemberDown ─► view_change
@@ -38,7 +38,7 @@ _MOVES_COPIES: Final = (
 """The events that change the topology."""
 
 _STOPPED: Final = "stopped, "
-"""A part of the line about a synchronisation that was given up."""
+"""The words by which the log line of an abandoned synchronisation is known."""
 
 _NAMES: Final = {
     "promotion": "failover",

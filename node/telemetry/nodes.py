@@ -16,7 +16,7 @@ from node.telemetry.surroundings import Surroundings
 from node.version import VERSION
 
 SOCKETS_SHARE: Final = 9, 10
-"""The share of all descriptors that is for clients."""
+"""The share of all descriptors that is reserved for clients."""
 
 
 class NodeRows:
@@ -90,7 +90,7 @@ def _descriptors(sockets: int) -> dict[str, int | None]:
 
 
 def _memory(rss: int, known: dict[str, int]) -> dict[str, int]:
-    """Return the known memory of messages, and the rest."""
+    """Return the memory of messages, as far as it is known, and the remainder."""
     return {**known, "other": max(0, rss - sum(known.values()))}
 
 
@@ -114,5 +114,5 @@ def _processor() -> dict[str, int | None]:
 
 
 def _told(config: Config) -> dict[str, Any]:
-    """Return the operator's facts of the node: zone and labels."""
+    """Return the zone and the labels from the node's configuration."""
     return {"zone": config.telemetry.zone, "labels": dict(config.telemetry.labels)}

@@ -1,11 +1,11 @@
-"""Rows of queues: one for each copy that is on this node, more often where something happens.
+"""Rows of queues: one for each copy on this node, more often for a copy whose state changes.
 
-    traffic, or another place            at each look
-    anything else is new, or messages wait    after 60 s
-    nothing at all                            after 5 min
+    traffic, or a move of a copy              at each sample
+    other changes, or messages in the queue   after 60 s
+    no change                                 after 5 min
 
-A master's row has everything, a mirror's only how far the copy is and what it costs. The look goes over all queues
-in slices, as that of `node.statistics.sampler`, and costs one comparison for a queue where nothing happens.
+A master's row has all fields, a mirror's only the progress of the copy and its cost. A sample visits all queues
+in slices, like `node.statistics.sampler`, and costs one comparison for an idle queue.
 Source: spark §2.3.
 """
 
@@ -34,10 +34,10 @@ ROWS_SLICE: Final = 50
 BUSY_MS: Final = 60_000
 IDLE_MS: Final = 300_000
 EARLY_MS: Final = 250
-"""A look that comes early by so much still counts as in time."""
+"""A sample that is early by up to this time counts as in time."""
 
 _UTILISATION_LASTS: Final = 0.5
-"""The share of a queue's `consumer_util` at one look that is kept for the next."""
+"""The weight of the previous sample in a queue's `consumer_util`."""
 
 _at: Final = {name: index for index, name in enumerate(COUNTED)}
 
@@ -49,7 +49,7 @@ def queue_id(vhost: str, name: str) -> int:
 
 
 def is_due(since_ms: int | None, *, has_moved: bool, is_changed: bool, has_messages: bool) -> bool:
-    """True if a queue gets a row now.   since_ms: since its row before; None: it had none."""
+    """True if a queue gets a row now.   since_ms: time since its previous row; None: it had none."""
     if since_ms is None or has_moved:
         return True
     return since_ms >= (BUSY_MS if is_changed or has_messages else IDLE_MS) - EARLY_MS
@@ -173,7 +173,7 @@ class QueueRows:
         return self._rows.line("queue", fields, moment, interval_ms=since_ms, fixed=tracked.fixed)
 
     def _behind(self, record: QueueRecord) -> dict[str, Any]:
-        """Return how much is on its way to the mirrors."""
+        """Return the amount of data that is under way to the mirrors."""
         mirrors = self._broker.mirrors
         facts = mirrors.replica(record) if mirrors is not None and record.view is not None else None
         if facts is None or not facts.is_master:

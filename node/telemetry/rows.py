@@ -1,4 +1,4 @@
-"""Rows: one line of JSON each, with the envelope that all have.
+"""Rows: lines of JSON with the fields that all rows have in common.
 
 Fields that are null are left out. Fields and their types: `spark_ops.telemetry.schema`, which tests check the rows
 against.

@@ -24,14 +24,14 @@ SEGMENT_BYTES: Final = 64 << 20
 FLUSH_BYTES: Final = 256 << 10
 """Rows are handed to the disk when there are so many bytes, or at the next tick."""
 PENDING_MAX_BYTES: Final = 16 << 20
-"""The most bytes that may wait for the disk, which may be full; rows beyond are dropped."""
+"""The most bytes that wait for the disk, which may be full; further rows are dropped."""
 
 
 class Segments:
     """The segments of one node; `tick` it each second.
 
     disk: of the directory.   exists: whether a file of it is still there.   time_text: UTC, as in the names.
-    on_broken: called, once, when the disk takes nothing any more.
+    on_broken: called once, when writes fail permanently.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Segments:
         self.dropped_total = 0
         """The number of segments that were removed before they were collected."""
         self.lost_rows = 0
-        """The number of rows that the disk had no room for."""
+        """The number of rows that were dropped because the disk was full or too slow."""
         self._disk = disk
         self._boot_id = boot_id
         self._max_bytes = max_bytes

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 class Link(NamedTuple):
     """The link to one other node, as this one sees it.
 
-    batches, batch_bytes: frames of mirrored queues that were sent there.   pending_bytes: on their way, of all
+    batches, batch_bytes: frames of mirrored queues that were sent there.   pending_bytes: not sent yet, of all
     frames.
     connects: how often the link has come up.   last_error: why it went down last.
     """

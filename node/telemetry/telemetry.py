@@ -6,7 +6,7 @@
     after changes   the topology
 
 It never holds the loop for more than two milliseconds, and nothing waits for it. A fault of telemetry is logged, and
-the broker goes on without it. Source: spark §2; docs/telemetry.md.
+the broker continues without it. Source: spark §2; docs/telemetry.md.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from node.telemetry.topology import TopologyRows
 
 TICK_S: Final = 1.0
 STEP_MS: Final = 1000
-"""By how much the time of day has to jump between two looks to be an event."""
+"""The smallest jump of the time of day between two samples that is reported as an event."""
 BURST_A_S: Final = 100.0
-"""So many connections opened a second are an event."""
+"""The number of connections opened per second from which on an event is reported."""
 BURST_PAUSE_S: Final = 60.0
 CLOSE_S: Final = 10.0
-"""How long the disk may take at the end, in seconds."""
+"""The time in which the disk must finish when telemetry stops, in seconds."""
 
 
 class Telemetry:
@@ -90,7 +90,7 @@ class Telemetry:
         """The observer that the broker reports events to."""
         return self._observer
 
-    # --- the whole ---
+    # --- life cycle ---
 
     def start(self, node: Node) -> None:
         """Begin to watch the broker. A directory that cannot be used is logged, and there is no telemetry."""
@@ -206,7 +206,7 @@ class Telemetry:
             self._write(rows)
             await next_slice()
 
-    # --- what is done when ---
+    # --- periodic tasks ---
 
     async def _tick_each_second(self) -> None:
         while True:
@@ -307,7 +307,7 @@ class Telemetry:
                 self._tell({"event": "partition_healed", "to_node": name})
 
     def _look_for_burst(self, moment: Moment, gap_ms: int | None) -> None:
-        """Report clients that connect again and again, once a minute at most."""
+        """Report bursts of new connections, once a minute at most."""
         opened = self._node.broker.counters.connection_created
         count, self._opened = opened - self._opened, opened
         if gap_ms and count * 1000 >= BURST_A_S * gap_ms and moment.mono_ms >= self._burst_until_ms:

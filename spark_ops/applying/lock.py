@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 RENEWALS: Final = 3
-"""The lock is renewed so many times in the time for which it is given."""
+"""The number of renewals of the lock within its time to live."""
 
 RETRY_S: Final = 1.0
 

@@ -1,4 +1,4 @@
-"""The runner carries out a plan: a state machine that says what to ask of the cluster and what to record. Pure.
+"""The runner carries out a plan: a state machine that returns requests to the cluster and journal records. Pure.
 
 The order in which its shell works is what makes it safe:
 
@@ -26,7 +26,7 @@ from spark_ops.applying.work import ADD, PROMOTE, WAIT, Order, Work
 Verb = Literal["pause", "resume", "abort", "interrupt"]
 
 FRESH_TICKS: Final = 3
-"""Nothing begins when the last observation of the cluster is older than so many ticks."""
+"""No step begins if the last observation of the cluster is older than this number of ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Runner:
         elif not self._scope and steps:
             self._refuse(f"there is no wave {self.options.wave}")
 
-    # --- what to do ---
+    # --- requests and records ---
 
     def asks(self, now: float) -> list[Ask]:
         """Return requests to send now, each once. First the records of `take_records` must be on disk."""
@@ -163,15 +163,15 @@ class Runner:
         if not self._is_begun and verb in ("abort", "interrupt"):
             self._refuse("nothing was begun: the operator stopped it")
         elif verb == "pause" and self.state is PlanState.RUNNING:
-            self._become(PlanState.PAUSED, "the operator said so", now)
+            self._become(PlanState.PAUSED, "paused by the operator", now)
         elif verb == "resume" and self.state is PlanState.PAUSED and self._is_begun:
             self._become(PlanState.RUNNING, None, now)
         elif verb == "abort":
-            self._close(PlanState.ABORTED, "the operator said so", now)
+            self._close(PlanState.ABORTED, "aborted by the operator", now)
         elif verb == "interrupt":
             self._close(PlanState.PAUSED, "interrupted", now)
 
-    # --- what came back ---
+    # --- answers ---
 
     def answered(self, ask: Ask, answer: Answer | Silence, now: float) -> None:
         """Handle a node's answer, or the silence of all nodes."""

@@ -18,7 +18,7 @@ PROGRESS_MIN: Final = 0.001
 class Verdict(Enum):
     """The meaning of an answer that is no outcome.
 
-    AGAIN: the state of the step is unknown.   GOES_ON: the cluster is working on it.   LOCKED: we do not hold the
+    AGAIN: the state of the step is unknown.   GOES_ON: the cluster still works on it.   LOCKED: we do not hold the
     lock.
     FORBIDDEN: the user may not do that.
     """

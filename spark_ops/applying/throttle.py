@@ -84,7 +84,7 @@ class Throttle:
         return all(self._copies_of(node) < most for node in _ends(step))
 
     def due_s(self) -> float:
-        """Return when the next copy may begin as far as the rate of bytes goes."""
+        """Return the time from which the rate of bytes allows the next copy."""
         return self._free_at
 
     def began(self, step: Work, now: float) -> None:

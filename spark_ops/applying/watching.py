@@ -41,7 +41,7 @@ def observe(client: Client) -> Observation | Answer | Silence:
 
 
 def observation(nodes: Iterable[Mapping[str, Any]], rings: Iterable[Mapping[str, Any]]) -> Observation:
-    """Return what nodes and rings say together.   rings: the most endangered first."""
+    """Return the observation made of the documents of nodes and rings.   rings: the most endangered first."""
     running, alarms, unsafe = set(), set(), set[Queue]()
     for node in nodes:
         name = str(node.get("name"))

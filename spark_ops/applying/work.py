@@ -124,7 +124,7 @@ class Order:
         return not any(self._unended.values())
 
     def choose(self, admits: Callable[[Work], bool]) -> Iterator[tuple[Work, bool]]:
-        """Yield steps that may begin now, with True, and steps that never will, with False; both cease to wait.
+        """Yield steps that may begin now, with True, and steps that never will, with False; both stop waiting.
 
         admits: asked last, of each that may begin. The caller changes `states` before it takes the next step.
         """

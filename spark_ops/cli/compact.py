@@ -1,4 +1,4 @@
-"""`spark-ops compact` merges the small files of hours that are over, and removes what is too old.
+"""`spark-ops compact` merges the small files of past hours, and removes files that are too old.
 
 It is meant for a timer, once an hour. It starts Spark only if an hour is too large for the memory of one process.
 """
@@ -18,17 +18,25 @@ from spark_ops.cli.errors import EX_ENGINE, OpsError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of spark §5."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` wrote to")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the output directory of `collect`")
     parser.add_argument(
-        "--older-than", default="20m", metavar="TIME", help="leave hours alone that ended later (20m)"
+        "--older-than",
+        default="20m",
+        metavar="TIME",
+        help="leave out hours that ended less than TIME ago (default: 20m)",
     )
     parser.add_argument(
-        "--grace", default="1h", metavar="TIME", help="how long readers may still use replaced files (1h)"
+        "--grace",
+        default="1h",
+        metavar="TIME",
+        help="how long to keep replaced files for jobs that read them (default: 1h)",
     )
     parser.add_argument(
-        "--keep-raw", metavar="TIME", help="remove raw rows that are older (3d, or 7d if there are few)"
+        "--keep-raw",
+        metavar="TIME",
+        help="remove raw rows older than TIME (default: 3d, or 7d if there are few)",
     )
-    parser.add_argument("--no-retention", action="store_true", help="remove nothing that is old")
+    parser.add_argument("--no-retention", action="store_true", help="remove no old files")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -40,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if find_spec("pyarrow") is None:
         raise OpsError("compact needs the Python package pyarrow: pip install 'fluffle[spark]'", EX_ENGINE)
     if not root.is_dir():
-        raise OpsError(f"{root} is no directory: give what `collect --out` wrote to")
+        raise OpsError(f"{root} is not a directory: give the --out directory of `collect`")
     from spark_ops.jobs.compact import CompactError, compact
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.session import session
@@ -72,9 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"{done.removed} replaced files removed"
     )
     for name in done.passed:
-        print(f"left as it is, it cannot be read or is of a newer version: {name}")
+        print(f"left unchanged, because it cannot be read or has a newer version: {name}")
     if removed is not None and (removed.hours or removed.files):
-        print(f"too old and removed: {removed.hours} hours, {removed.files} files of damaged lines")
+        print(f"removed because of their age: {removed.hours} hours, {removed.files} files of damaged lines")
     return 0
 
 

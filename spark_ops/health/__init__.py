@@ -1,1 +1,1 @@
-"""The findings about a cluster, the rules that raise them, scores and forecasts. Pure Python."""
+"""Findings about a cluster, the rules that raise them, scores and forecasts; without I/O and Spark."""

@@ -1,7 +1,7 @@
-"""The catalogue of findings: each kind, when it is raised, its weight and its advice.
+"""The catalogue of findings: title, severity, thresholds and advice of each kind.
 
-All defaults stand here; an operator changes them by a TOML file (`spark_ops.health.settings`). Rules stand in the
-files rules_*.py and take their thresholds from here by name.
+All defaults are in this module; an operator changes them in a TOML file (`spark_ops.health.settings`). The rules are in
+the modules `rules_*` and look up their thresholds by name.
 Source: spark §3.2.
 """
 
@@ -12,16 +12,17 @@ from typing import Final
 from spark_ops.health.finding import Severity
 
 WEIGHTS: Final[dict[Severity, float]] = {"info": 5.0, "warn": 40.0, "crit": 80.0}
-"""Points that a finding costs if it affects all of the cluster's load."""
+"""Points that a finding takes off the score if it affects the whole load of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
     """A kind of finding.
 
-    severity: the default; rules raise it where the table in docs/spark_ops.md says so.   advice: one sentence.
-    thresholds: by name, with the unit last.   raise_minutes, raise_of: it is raised when so many of the last so many
-    minutes were bad. Kinds without `raise_minutes` are judged once, at the end of the window.
+    severity: the default; rules change it as the table in docs/spark_ops.md says.   advice: one sentence.
+    thresholds: by name, which ends in the unit.   raise_minutes, raise_of: the finding is raised when the rule's
+    condition held in `raise_minutes` of the last `raise_of` minutes. Kinds without `raise_minutes` are judged once, at
+    the end of the window.
     """
 
     id: str
@@ -55,7 +56,7 @@ _KINDS: Final = (
         "single-zone",
         "All copies are in one zone",
         "warn",
-        "Make a plan: it spreads copies over the zones.",
+        "Make a plan: a plan spreads the copies over the zones.",
         raise_minutes=3,
         raise_of=5,
     ),
@@ -70,7 +71,7 @@ _KINDS: Final = (
         "master-imbalance",
         "Masters are spread unevenly",
         "warn",
-        "Make a plan: promotions of synchronised mirrors even this out at nearly no cost.",
+        "Make a plan: promoting synchronised mirrors balances the load at almost no cost.",
         {
             "ratio": 1.25,
             "hours": 3,
@@ -96,70 +97,70 @@ _KINDS: Final = (
     ),
     FindingKind(
         "runaway-queue",
-        "A queue grows without end",
+        "A queue grows without limit",
         "warn",
-        "Add consumers, bound it (max-length, message-ttl) or stop who publishes to it.",
+        "Add consumers, limit the queue (max-length, message-ttl) or stop its publishers.",
         {"r2_min": 0.8, "minutes": 30, "fit_minutes": 60, "rise_min_bytes": 1048576, "eta_crit_s": 7200},
     ),
     FindingKind(
         "consumer-starvation",
         "Consumers do not keep up",
         "warn",
-        "Start consumers, or make them faster or more.",
+        "Start consumers, add more of them, or make them faster.",
         {"util": 0.3, "r2_min": 0.5, "minutes": 10, "head_age_slo_s": 3600},
         raise_minutes=10,
         raise_of=10,
     ),
     FindingKind(
         "unacked-stuck",
-        "Consumers hold messages and acknowledge none",
+        "Consumers hold messages without acknowledging them",
         "warn",
-        "Look at the consumers: they hang, or wait for something. Cancelling one returns its messages.",
+        "Look at the consumers: they may be blocked. Closing the channel of a consumer requeues its messages.",
         {"filled": 0.9, "minutes": 5},
         raise_minutes=3,
         raise_of=5,
     ),
     FindingKind(
         "redelivery-loop",
-        "Messages come back again and again",
+        "Messages are redelivered repeatedly",
         "warn",
-        "Look for consumers that reject with requeue or die; a dead-letter exchange breaks the circle.",
+        "Look for consumers that reject with requeue or die; rejecting to a dead-letter exchange ends the loop.",
         {"ratio": 0.2, "minutes": 10, "deliveries_min": 50},
         raise_minutes=3,
         raise_of=5,
     ),
     FindingKind(
         "flapping-link",
-        "The connection between two nodes is not steady",
+        "The link between two nodes is unstable",
         "warn",
         "Look at the network between the two nodes.",
         {"reconnects": 3, "minutes": 10, "hop_factor": 10, "hop_min_us": 5000},
     ),
     FindingKind(
         "unstable-failover",
-        "Masters or members change again and again",
+        "Masters or members change repeatedly",
         "warn",
-        "Find the cause of the restarts or cuts before anything is moved.",
+        "Find the cause of the restarts or interruptions before you move queues.",
         {"changes": 3, "changes_crit": 6, "minutes": 60, "views": 2, "views_crit": 4, "view_minutes": 10},
     ),
     FindingKind(
         "unsynced-promotion",
         "A mirror that lacked messages became master",
         "crit",
-        "Messages may be lost: compare with the publishers; set ha-promote-on-failure to when-synced.",
+        "Messages may be lost: compare with the publishers' records; set ha-promote-on-failure to when-synced.",
     ),
     FindingKind(
         "resource-near-limit",
-        "A resource comes near its limit",
+        "A resource is near its limit",
         "warn",
         "Free some of it or raise the limit before the node blocks its publishers.",
         {"used": 0.8, "eta_s": 86400, "minutes": 30, "r2_min": 0.5},
     ),
     FindingKind(
         "conn-churn",
-        "Connections come and go",
+        "Connections are short-lived",
         "warn",
-        "Look for clients that open a connection for each message; have them keep it.",
+        "Look for clients that open a connection for each message; they should keep one open.",
         {"share_per_s": 0.1, "per_s_min": 1.0, "minutes": 5},
         raise_minutes=3,
         raise_of=5,
@@ -175,34 +176,34 @@ _KINDS: Final = (
         "telemetry-gap",
         "Telemetry is missing",
         "warn",
-        "See whether the node runs, whether its telemetry is on and whether `spark-ops collect` keeps up.",
+        "Check that the node runs, that its telemetry is on and that `spark-ops collect` keeps up.",
         {"gap_minutes": 3, "gap_info_share": 0.02},
     ),
     FindingKind(
         "torn-files",
         "Telemetry files cannot be read",
         "info",
-        "A few after a crash are no harm; many speak of a disk that fails or of a collector that is killed.",
+        "A few after a crash are harmless; many point to a failing disk or a collector that is killed.",
         {"files_warn": 5},
     ),
     FindingKind(
         "duplicate-node-id",
-        "Two processes write as one node",
+        "Two processes use the same node name",
         "warn",
         "Find the second broker or the copied telemetry directory with this node name and remove it.",
         {"minutes": 2},
     ),
     FindingKind(
         "hot-single-queue",
-        "One queue takes most of a node",
+        "One queue uses most of a node",
         "warn",
-        "Moving it will not help: split it (consistent-hash exchange, several queues).",
+        "Moving the queue will not help: split it into several queues (consistent-hash exchange).",
         {"share": 0.5, "cores_usable": 1.0, "minutes": 60, "history_minutes": 10},
     ),
 )
 
 CATALOGUE: Final[Mapping[str, FindingKind]] = {kind.id: kind for kind in _KINDS}
-"""All kinds by id, in the order of the table in docs/spark_ops.md."""
+"""All kinds of findings by id, in the order of the table in docs/spark_ops.md."""
 
 EXPLAINED_BY: Final[Mapping[str, frozenset[str]]] = {
     "runaway-queue": frozenset({"consumer-starvation", "unacked-stuck", "redelivery-loop"}),
@@ -210,5 +211,5 @@ EXPLAINED_BY: Final[Mapping[str, frozenset[str]]] = {
     "hot-node": frozenset({"hot-single-queue"}),
     "master-imbalance": frozenset({"hot-single-queue"}),
 }
-"""Kinds of findings, and the kinds that may explain them. An explained finding is not reported beside its cause,
-unless it is critical: an operator should read causes. Its text stands in the cause's evidence, under `also`."""
+"""Kinds of findings, and the kinds that may explain them. An explained finding is not reported beside its cause unless
+it is critical, so that operators read causes. The evidence of the cause has the text of the finding under `also`."""

@@ -1,4 +1,4 @@
-"""The context that all rules share: the evidence, the thresholds, and the making of findings."""
+"""The context that all rules share: the evidence, the thresholds, and helpers that create findings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class Context:
         return round(self.settings.of(kind, name))
 
     def filled(self, facts: Sequence[Fact]) -> list[Fact | None]:
-        """Return for each minute of the window the latest fact up to it, see `minutes.filled`."""
+        """Return the latest fact up to each minute of the window, see `minutes.filled`."""
         stale = round(self.settings.health["stale_minutes"])
         return filled(facts, self.evidence.start, self.evidence.end, stale)
 
     def held_since(self, kind: str, bad: Sequence[bool | None]) -> float | None:
-        """Return when a finding that stands at the end of the window began, s since 1970; None if none does."""
+        """Return since when a finding has been active at the window's end, s since 1970; None if it is not active."""
         at = held_since(
             bad,
             self.minutes(kind, "raise_minutes"),
@@ -56,7 +56,7 @@ class Context:
         advice: str | None = None,
         **evidence: Any,
     ) -> Finding:
-        """Return a finding of a kind. The operator's severity overrides the rule's, and that the catalogue's."""
+        """Return a finding of a kind. The operator's severity overrides the rule's, which overrides the catalogue's."""
         found = CATALOGUE[kind]
         weight = self.settings.severities.get(kind) or severity or found.severity
         told = {
@@ -67,7 +67,7 @@ class Context:
 
     @cached_property
     def latest(self) -> dict[str, NodeMinute]:
-        """The last fact of each node, if it is fresh: the nodes that are up at the end."""
+        """The last fact of each node that is up at the end of the window, that is, whose last fact is not stale."""
         oldest = self.evidence.end - self.settings.health["stale_minutes"]
         return {
             node: facts[-1]
@@ -76,7 +76,7 @@ class Context:
         }
 
     def node_share(self, node: str) -> float:
-        """Return the share of the cluster's load that a node's masters make; an equal one if the load is unknown."""
+        """Return the share of the cluster's load that a node's masters cause; 1 / nodes if the load is unknown."""
         total = sum(load.cores for load in self.evidence.loads)
         if total <= 0:
             return 1 / max(1, len(self.evidence.nodes))
@@ -84,7 +84,7 @@ class Context:
 
 
 def masters(queue: QueueHistory) -> list[ReplicaMinute]:
-    """Return the masters' facts of a queue, on any node, in order of minutes; of two facts the later epoch's."""
+    """Return the facts of a queue's master, on any node, in order of minutes; the latest epoch wins in each minute."""
     found: dict[int, ReplicaMinute] = {}
     for facts in queue.copies.values():
         for fact in facts:
@@ -101,5 +101,5 @@ def subject_of(queue: QueueHistory, node: str | None = None) -> Subject:
 
 
 def name_of(queue: QueueHistory) -> str:
-    """Return the text that names a queue in findings."""
+    """Return a queue's name and vhost as findings print them."""
     return f"queue {queue.queue!r} in {queue.vhost!r}"

@@ -1,8 +1,8 @@
-"""Coverage is the share of written rows that was seen: without enough of it no cluster is called healthy.
+"""Coverage is the share of the nodes' rows that the job has read. A cluster is called healthy only if it is sufficient.
 
-Rows are numbered, so missing ones can be counted. The rows of a node that is silent at the end, or for the whole
-window, are estimated by time. A node that was stopped cleanly, or started within the window, is not
-missed before or after. Source: spark §2.1, §3.2.
+Rows have sequence numbers, so missing rows can be counted. If a node is silent at the end or in the whole window, the
+number of its rows is estimated by time. No rows are expected of a node before it started in the window, or after a
+clean stop. Source: spark §2.1, §3.2.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from spark_ops.health.finding import Finding, Subject
 from spark_ops.health.minutes import rise
 
 TAIL_MINUTES: Final = 5
-"""A node is not missed until it is silent for so long at the end: its rows may be on their way."""
+"""Rows of a node count as missing at the end only after this many silent minutes: they may not be collected yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The number of expected rows and of those that were seen.   by_node: expected and seen of each node."""
+    """The number of rows that were expected and that were seen.   by_node: expected and seen rows of each node."""
 
     expected: int
     seen: int
@@ -41,7 +41,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """The share of expected rows that were seen, 0 to 1; 0 if none are expected."""
+        """The share of the expected rows that were seen, 0 to 1; 0 if no rows are expected."""
         return min(1.0, self.seen / self.expected) if self.expected else 0.0
 
 
@@ -87,7 +87,7 @@ def measure(context: Context) -> Coverage:
 
 
 def _members(context: Context) -> set[str]:
-    """Return the nodes that the last view of some node contains."""
+    """Return the nodes that are in the last view of any node."""
     return {
         member
         for facts in context.evidence.nodes.values()
@@ -99,13 +99,13 @@ def _members(context: Context) -> set[str]:
 def _holes(
     context: Context, node: str, facts: list[NodeMinute], first_ones: set[str]
 ) -> tuple[list[Missing], int]:
-    """Return the holes in a node's minutes, and the number of minutes in which it should have written rows."""
+    """Return a node's gaps, and the number of minutes in which the node should have written rows."""
     evidence = context.evidence
     minutes = sorted({fact.minute for fact in facts})
     begin, end = evidence.start, evidence.end
     earliest = min(facts, key=lambda fact: fact.minute)
     if earliest.boot in first_ones:
-        begin = earliest.minute  # it started in the window
+        begin = earliest.minute  # the node started in the window
     stops = [e.ts // 60_000 for e in evidence.events if e.node == node and e.event == "node_stop"]
     if stops and max(stops) >= minutes[-1] - 1:
         end = minutes[-1] + 1
@@ -136,11 +136,11 @@ def judge_gaps(context: Context, coverage: Coverage) -> Iterator[Finding]:
         if not holes and not dropped and is_little:
             continue
         what = f"{minutes} minutes and " if minutes else ""
-        told = f"; it dropped {dropped} segments that nobody collected" if dropped else ""
+        told = f"; it dropped {dropped} segments that no collector read" if dropped else ""
         yield context.finding(
             kind,
             Subject(node=node),
-            f"of {node} {what}{max(0.0, share):.1%} of the rows are missing{told}",
+            f"{node}: {what}{max(0.0, share):.1%} of the rows are missing{told}",
             severity="info"
             if minutes / window < context.of(kind, "gap_info_share") and is_little
             else "warn",

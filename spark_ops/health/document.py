@@ -1,10 +1,10 @@
-"""The health document is the judgement of a cluster's window as JSON, for programs, reports and the next run.
+"""The health document is the result for a window of a cluster as JSON, for programs, reports and the next run.
 
     {"format":"spark-ops-health/1","cluster","created","window":[iso,iso],"coverage":{…},"verdict","score",
      "nodes":[…],"findings":[…],"forecasts":[…],"series":{"nodes":{…},"queues":[…]}}
 
-Shares and the figures of nodes are 0 to 1, of what a broker can use; times are ISO 8601 in UTC; series have 300 points
-at most, each the largest figure of its stretch. Source: spark §3.2, §3.6.
+Shares and the figures of nodes are from 0 to 1, where 1 is all that a broker can use. Times are ISO 8601 in UTC. A
+series has at most 300 points; each is the maximum of its interval. Source: spark §3.2, §3.6.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ FORMAT: Final = "spark-ops-health/1"
 POINTS_MAX: Final = 300
 MISSING_MAX: Final = 100
 RECENT_MINUTES: Final = 10
-"""The figures of nodes are means or maxima of so many last minutes."""
+"""The figures of nodes are means or maxima of this many last minutes."""
 FORECASTS: Final = ("memory", "disk", "fd")
 
 
 def iso(seconds: float | None) -> str | None:
-    """Return a time as documents have it: ISO 8601 in UTC, to the second.   seconds: since 1970; None gives None."""
+    """Return a time in the format of documents: ISO 8601 in UTC, in s.   seconds: since 1970; None gives None."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -132,7 +132,7 @@ def _share(fact: NodeMinute, resource: str) -> float | None:
 
 
 def _shares(context: Context, facts: Sequence[NodeMinute], what: str) -> list[tuple[int, float | None]]:
-    """Return a figure of each minute: a lag in ms, or the used share of a resource."""
+    """Return a figure for each minute: a lag in ms, or the used share of a resource."""
     if what == "cpu":
         usable = context.of("hot-node", "cores_usable")
         used = cpu_cores(list(facts))
@@ -166,7 +166,7 @@ def _queue_series(vhost: str, queue: str, points: Sequence[tuple[int, int]]) -> 
 
 
 def _stretches(minutes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the positions [first, end) of at most `POINTS_MAX` stretches of about the same length."""
+    """Return the positions [first, end) of at most `POINTS_MAX` intervals of about the same length."""
     count = min(POINTS_MAX, len(minutes))
     bounds = [at * len(minutes) // count for at in range(count)] + [len(minutes)] if count else []
     return list(pairwise(bounds))
@@ -177,9 +177,9 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 def forecasts(context: Context) -> list[dict[str, Any]]:
-    """Return when memory, disk and file descriptors of each node reach their limits, approximately.
+    """Return the forecasts of when memory, disk and file descriptors of each node reach their limits.
 
-    For the disk `now` is the free space, `limit` the space that has to stay free, and the slope is negative.
+    For the disk, `now` is the free space, `limit` is the space that must stay free, and growth is a negative slope.
     """
     found = []
     memory = {each.node: each for each in context.evidence.memory}
@@ -209,5 +209,5 @@ def forecasts(context: Context) -> list[dict[str, Any]]:
 
 
 def _rounded(value: float) -> float:
-    """Return a value rounded to six digits: the last digits of sums of floats depend on their order."""
+    """Return a value rounded to six digits, since the last digits of a sum of floats depend on the order."""
     return float(f"{value:.6g}")

@@ -1,9 +1,9 @@
 """Facts are the input of rules: facts about minutes, and summaries of a whole window.
 
-A fact of a minute is the last row of a process in that minute and a maximum or two over it: such facts are the same
-whatever the order of the rows is and however often one comes, and facts of parts of the rows add up to facts of all.
-Spark makes them (`spark_ops.jobs.minute_facts`); it sends only those of suspicious queues and links here.
-Minutes are counted since 1970. A process is one boot_id: counters start at 0 with it.
+A fact about a minute is the last row of a process in that minute, with some maxima and minima over the minute. Facts do
+not depend on the order of rows or on duplicates, and the facts of parts of the rows can be merged to those of all rows.
+Spark computes facts (`spark_ops.jobs.minute_facts`) and returns only those about suspicious queues and links.
+Minutes are counted since 1970. A process is identified by its boot_id; its counters start at 0.
 Source: spark §2.2-2.5, §3.2, §3.5.
 """
 
@@ -14,10 +14,10 @@ from spark_ops.health.forecast import Growth
 
 @dataclass(frozen=True, slots=True)
 class NodeMinute:
-    """A minute of a node's process. Fields are those of the minute's last row, with these exceptions.
+    """A minute of a node's process. The fields are those of the minute's last row, with these exceptions.
 
-    mono_first, seq_first, view_first: the least in the minute.   loop_lag_ms_max, skew_abs_ms: the largest.
-    cpu_ms_total: user and system.   group: its label `group`; only nodes of the same group are compared.
+    mono_first, seq_first, view_first: minima of the minute.   loop_lag_ms_max, skew_abs_ms: maxima of the minute.
+    cpu_ms_total: user and system time.   group: the label `group`; rules compare only nodes of the same group.
     """
 
     minute: int
@@ -55,7 +55,7 @@ class NodeMinute:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMinute:
-    """A minute of a queue's copy. Fields are those of the minute's last row; lag_ms_max is the minute's largest."""
+    """A minute of a queue's copy. The fields are those of the minute's last row; lag_ms_max is the minute's maximum."""
 
     minute: int
     boot: str
@@ -84,7 +84,7 @@ class ReplicaMinute:
 
 @dataclass(frozen=True, slots=True)
 class LinkMinute:
-    """A minute of a link, as its first node reports it."""
+    """A minute of a link, as the node at its begin reports it."""
 
     minute: int
     boot: str
@@ -111,9 +111,9 @@ class EventFact:
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """A queue that a rule may find something about, with all of its copies.
+    """A suspicious queue: one about which a rule may raise a finding.
 
-    copies: by node, in order of minutes.   share: part of the cluster's load, 0 to 1.
+    copies: facts about each copy, by node, in order of minutes.   share: part of the cluster's load, 0 to 1.
     """
 
     vhost: str
@@ -124,10 +124,10 @@ class QueueHistory:
 
 @dataclass(frozen=True, slots=True)
 class RowsSeen:
-    """The rows of one kind that came from one process.
+    """The rows of one kind that were read of one process.
 
-    seq_min, seq_max: their lowest and highest numbers.   seen: how many, each once.   rows: how many, duplicates
-    included.
+    seq_min, seq_max: lowest and highest sequence number.   seen: number of rows without duplicates.   rows: number of
+    rows with duplicates.
     """
 
     node: str
@@ -141,8 +141,8 @@ class RowsSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeHour:
-    """The CPU that the masters of a node used in an hour.   first: its first minute; hours are counted back from the
-    window's end.   cores: mean number of cores."""
+    """The CPU time that the masters of a node used in an hour.   first: the hour's first minute; hours are counted back
+    from the end of the window.   cores: mean number of cores in use."""
 
     node: str
     first: int
@@ -151,7 +151,7 @@ class NodeHour:
 
 @dataclass(frozen=True, slots=True)
 class QueueGrowth:
-    """The growth of a copy's memory; slope in bytes per second."""
+    """The growth of a copy's memory.   slope: bytes per second."""
 
     vhost: str
     queue: str
@@ -160,7 +160,7 @@ class QueueGrowth:
 
 @dataclass(frozen=True, slots=True)
 class MemoryGrowth:
-    """The growth of the memory of all copies on a node, and the copies that grow most."""
+    """The growth of the memory of all copies on a node.   queues: the copies that grow fastest."""
 
     node: str
     growth: Growth
@@ -180,12 +180,12 @@ class Depth:
 class Evidence:
     """All facts about a cluster in a window.
 
-    start, end: minutes; `end` is the first one that does not count.
-    queues, links: the suspicious ones; skipped: how many suspicious queues there are beyond them.
-    before: largest msg_bytes that a queue had on earlier days (its p95), by (vhost, queue); where it is known.
-    torn: files that could not be read.   torn_lines: of segments, that a collector could not read.
-    late: rows that came when their hour was long over.   duplicates: rows that a collector dropped as such.
-    bucket_limits_us: upper limits of the buckets of histograms.
+    start, end: the window is the minutes [start, end).
+    queues, links: the suspicious ones.   skipped: number of suspicious queues that are left out.
+    before: p95 of the msg_bytes of a queue on earlier days, by (vhost, queue), where it is known.
+    torn: files that could not be read.   torn_lines: lines of segments that a collector could not read.
+    late: rows that a collector counted as late.   duplicates: duplicate rows that a collector dropped.
+    bucket_limits_us: upper limits of the histograms' buckets, in us.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""A finding is a fact about a cluster that its operator should know, with the evidence."""
+"""A finding is a problem of a cluster that its operator should know about, with the evidence."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -9,9 +9,9 @@ Verdict: TypeAlias = Literal["healthy", "findings", "critical", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a finding; fields that do not apply are None. Without any field it is the cluster.
+    """The subject of a finding. Fields that do not apply are None; if all are None, the subject is the cluster.
 
-    to_node: the end of a link, which begins at `node`.
+    to_node: the end of a link that begins at `node`.
     """
 
     node: str | None = None
@@ -24,9 +24,9 @@ class Subject:
 class Finding:
     """One finding.
 
-    kind: see `spark_ops.health.catalogue`.   since: seconds since 1970; None: not known.
+    kind: id of a kind in `spark_ops.health.catalogue`.   since: seconds since 1970; None: unknown.
     share: part of the cluster's load that is affected, 0 to 1.   evidence: figures by name, for the operator.
-    text: one sentence: the observation.   advice: one sentence: the remedy.
+    text: the observation, in one sentence.   advice: the remedy, in one sentence.
     """
 
     kind: str
@@ -40,6 +40,6 @@ class Finding:
 
     @property
     def id(self) -> str:
-        """The finding's kind and subject as one text, which is the same from run to run."""
+        """The finding's kind and subject as one text, which is stable across runs."""
         subject = (self.subject.node, self.subject.to_node, self.subject.vhost, self.subject.queue)
         return "/".join((self.kind, *(part for part in subject if part is not None)))

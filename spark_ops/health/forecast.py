@@ -1,7 +1,7 @@
-"""A forecast says when a resource reaches its limit: by a straight line, with a band, or why there is no forecast.
+"""A forecast estimates when a resource reaches its limit, by linear regression, or says why no forecast is possible.
 
-The sums of a line can be added, so a line through many parts costs no more than the parts. Samples of one process
-depend on each other, which makes the standard error too small: the band is approximate, and called so.
+The sums of a regression can be added, so the sums of parts of the data give the line through all of the data. Samples
+of one process are autocorrelated, which makes the standard error too small: the error band is approximate.
 Source: spark §3.2 (time to watermark), §6.19.
 """
 
@@ -11,12 +11,12 @@ from math import sqrt
 from typing import Final
 
 BAND_ERRORS: Final = 2.0
-"""The band has this many standard errors on each side."""
+"""The width of the band on each side, in standard errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums from which a line through points is computed; two of them with the same origin of x can be added."""
+    """The sums from which a regression line is computed; sums with the same origin of x and y can be added."""
 
     n: int = 0
     x: float = 0.0
@@ -37,7 +37,7 @@ class Sums:
 
     @classmethod
     def of(cls, points: Iterable[tuple[float, float]]) -> "Sums":
-        """Return the sums of points (x, y). For exact sums x and y should be near 0: subtract a constant."""
+        """Return the sums over points (x, y). Shift large x and y towards 0 first, else precision is lost."""
         n, sx, sy, sxx, sxy, syy = 0, 0.0, 0.0, 0.0, 0.0, 0.0
         for x, y in points:
             n, sx, sy = n + 1, sx + x, sy + y
@@ -47,10 +47,10 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A line through points.
+    """A regression line.
 
-    slope, se: of y per x, and the standard error of it.   r2: 0 to 1, how much of y it explains.
-    residual: mean square of what it does not.   sxx: Σ(x − mean)².
+    slope, se: the slope and its standard error.   r2: share of the variance of y that the line explains, 0 to 1.
+    residual: mean square of the residuals.   sxx: Σ(x − mean)².
     """
 
     n: int
@@ -74,7 +74,7 @@ class Fit:
 
 
 def fit(sums: Sums) -> Fit | None:
-    """Return the line of least squares; None for less than three points or if all have the same x."""
+    """Return the least-squares line; None for fewer than three points or if all have the same x."""
     n = sums.n
     if n < 3:
         return None
@@ -86,13 +86,13 @@ def fit(sums: Sums) -> Fit | None:
     slope = sxy / sxx
     left = max(0.0, syy - slope * sxy)
     residual = left / (n - 2)
-    flat = syy <= 1e-12 * max(1.0, sums.yy)  # the remainder of a constant is rounding
+    flat = syy <= 1e-12 * max(1.0, sums.yy)  # a constant y leaves only rounding errors
     r2 = 0.0 if flat else min(1.0, max(0.0, 1 - left / syy))
     return Fit(n, 0.0 if flat else slope, sqrt(residual / sxx), r2, sums.x / n, sums.y / n, residual, sxx)
 
 
 def fit_points(points: Sequence[tuple[float, float]]) -> Fit | None:
-    """Return the line of least squares through points whose numbers may be large: they are centred first."""
+    """Return the least-squares line through points whose coordinates may be large: they are shifted towards 0 first."""
     if not points:
         return None
     x0, y0 = points[0]
@@ -107,10 +107,9 @@ def fit_points(points: Sequence[tuple[float, float]]) -> Fit | None:
 class Growth:
     """The growth of a resource.
 
-    now: its amount, and now_se the standard error of that.   slope, se: per second, r2 as in `Fit`.
-    span_s: of the data.   halves: slopes of the first and second half of it: a value that rises and falls again, as
-    memory
-    under a garbage collector does, has one that falls. None: not known.
+    now, now_se: the current amount and its standard error.   slope, se: per second; r2: as in `Fit`.
+    span_s: duration of the data.   halves: slopes of the first and the second half of the data; None: unknown. A value
+    that rises and falls again, as memory under a garbage collector does, has a negative slope in one half.
     """
 
     now: float
@@ -124,9 +123,9 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """The time until a limit is reached, in seconds from now, approximately.
+    """The estimated time until a limit is reached, in seconds from now.
 
-    eta_s: None: there is no forecast, and why_not says why.   band: earliest and latest.
+    eta_s: None if there is no forecast; why_not then says why.   band: earliest and latest time.
     """
 
     eta_s: float | None
@@ -135,7 +134,7 @@ class Eta:
 
 
 def growth_of(points: Sequence[tuple[float, float]]) -> Growth | None:
-    """Return the growth of a series of (seconds, value), in order of time; None if there is no line through it."""
+    """Return the growth of a series of (seconds, value), in order of time; None if no line can be fitted."""
     line = fit_points(points)
     if line is None:
         return None
@@ -148,7 +147,7 @@ def growth_of(points: Sequence[tuple[float, float]]) -> Growth | None:
 
 
 def eta(growth: Growth | None, limit: float | None, *, span_min_s: float, r2_min: float) -> Eta:
-    """Return when `growth` reaches `limit`. A forecast needs history and a line that fits and rises all the time."""
+    """Return when `growth` reaches `limit`. A forecast needs enough history and a line that fits and rises."""
     if not limit:
         return Eta(None, None, "there is no limit")
     if growth is not None and growth.now >= limit:

@@ -1,6 +1,7 @@
-"""All rules turn evidence into findings; findings that another one explains are then folded into it.
+"""This module runs all rules on the evidence, and then merges findings into those that explain them.
 
-The result depends on the evidence only: batch and stream judge alike. Source: spark §3.2, §3.5.
+The result depends only on the evidence, so that the batch job and the stream give the same result.
+Source: spark §3.2, §3.5.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ _ORDER: Final = {kind: at for at, kind in enumerate(CATALOGUE)}
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The judgement of a window.   score: None if coverage is too low for one."""
+    """The result for a window.   score: None if the verdict is `unknown`."""
 
     context: Context
     findings: tuple[Finding, ...]
@@ -35,7 +36,7 @@ class Judged:
 
 
 def judge(evidence: Evidence, settings: Settings) -> Judged:
-    """Judge a window; findings come with the worst first."""
+    """Judge a window. The findings are sorted, the most severe first."""
     context = Context(evidence, settings)
     coverage = measure(context)
     found = [finding for finding in _all(context, coverage) if finding.kind not in settings.disabled]
@@ -61,7 +62,7 @@ def _all(context: Context, coverage: Coverage) -> Iterator[Finding]:
 
 
 def _folded(findings: list[Finding]) -> list[Finding]:
-    """Return the findings without those that another one explains; the other's evidence gets their texts."""
+    """Return the findings without those that another finding explains; the texts move to the evidence of the latter."""
     kept = {finding.id: finding for finding in findings}
     for finding in findings:
         if finding.severity == "crit":
@@ -83,7 +84,7 @@ def _folded(findings: list[Finding]) -> list[Finding]:
 
 
 def _is_about_same(cause: Finding, finding: Finding) -> bool:
-    """True if a cause concerns the queue or node of a finding, or if that is about the cluster."""
+    """True if the cause concerns the queue or node of the finding, or if the finding is about the cluster."""
     of, by = finding.subject, cause.subject
     if of.queue is not None:
         return (of.vhost, of.queue) == (by.vhost, by.queue)

@@ -1,4 +1,4 @@
-"""Arithmetic on minutes: counters that restart at 0, states that last, raising and clearing of findings, percentiles.
+"""Arithmetic on minutes: counters that restart at 0, states that persist, raised and cleared findings, percentiles.
 
 Source: spark §2.1 (boot_id), §3.5 (raise and clear).
 """
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 
 class Minute(Protocol):
-    """The attributes that all facts of minutes have."""
+    """The attributes that all facts about minutes have."""
 
     @property
     def minute(self) -> int:
@@ -33,7 +33,7 @@ Fact = TypeVar("Fact", bound=Minute)
 
 
 def filled(facts: Sequence[Fact], start: int, end: int, stale_minutes: int) -> list[Fact | None]:
-    """Return for each minute of [start, end) the latest fact up to it; None if that is older than `stale_minutes`.
+    """Return the latest fact up to each minute of [start, end); None if that fact is `stale_minutes` old or older.
 
     facts: in order of minutes.
     """
@@ -47,11 +47,10 @@ def filled(facts: Sequence[Fact], start: int, end: int, stale_minutes: int) -> l
 
 
 def rises(facts: Sequence[Fact], counter: Callable[[Fact], int | None]) -> list[int]:
-    """Return how much a counter rose up to each fact since the one before of the same process. Never negative.
+    """Return how much a counter rose at each fact since the previous fact of the same process; never negative.
 
-    A process that started after the fact before counts from 0. A process that ran already, as a queue's next master
-    did,
-    counts from its first value; the first fact of all does, too.
+    For the first fact of a process, the counter is compared with 0 if the process started after the previous fact.
+    Otherwise the rise is 0: at the first fact of all, or if the process already ran, as that of a queue's next master.
     """
     last: dict[str, int] = {}
     found: list[int] = []
@@ -75,17 +74,17 @@ def rise(facts: Sequence[Fact], counter: Callable[[Fact], int | None], start: in
 
 
 def running(facts: Sequence[Fact]) -> list[int]:
-    """Return for how many ms the process ran up to each fact since its fact before; rates are divided by it."""
+    """Return for how many ms the process ran between its previous fact and each fact: the denominator of rates."""
     return rises(facts, lambda fact: fact.mono_ms)
 
 
 def held_since(
     bad: Sequence[bool | None], raise_minutes: int, raise_of: int, clear_minutes: int
 ) -> int | None:
-    """Return the position since which a finding stands at the end of the minutes; None if it does not stand.
+    """Return the position at which a finding began that is active after the last minute; None if it is not active.
 
-    It is raised when `raise_minutes` of the last `raise_of` were bad, and cleared after `clear_minutes` in a row that
-    were not. Minutes of which nothing is known (None) neither clear nor raise it (spark §3.5).
+    A finding is raised when `raise_minutes` of the last `raise_of` minutes were bad, and cleared after `clear_minutes`
+    consecutive good minutes. Unknown minutes (None) neither raise nor clear a finding (spark §3.5).
     """
     window: deque[tuple[int, bool]] = deque()
     since: int | None = None
@@ -107,13 +106,13 @@ def held_since(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that `share` of the values do not exceed. Raises: IndexError if there is none."""
+    """Return the value that `share` of the values do not exceed. Raises: IndexError if there are no values."""
     ordered = sorted(values)
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
 def bucket_percentile(counts: Sequence[int], limits: Sequence[float], share: float) -> float | None:
-    """Return the upper limit of the percentile's bucket, of the last one the lower limit. None: nothing was counted."""
+    """Return the upper limit of the percentile's bucket (of the last bucket, the lower); None if all counts are 0."""
     total = sum(counts)
     if total <= 0:
         return None

@@ -1,4 +1,4 @@
-"""Rules about links, events, the distribution of masters, and files of telemetry.
+"""Rules about links, events, the distribution of masters, and telemetry files.
 
 Source: spark §2.7, §3.2.
 """
@@ -19,7 +19,7 @@ MASTER_CHANGES = frozenset({"failover", "promotion"})
 
 
 def judge_link(context: Context, from_node: str, to_node: str, facts: list[LinkMinute]) -> Iterator[Finding]:
-    """Yield a finding if a link is cut again and again, or is much slower than it was."""
+    """Yield a finding if a link is interrupted repeatedly, or is much slower than usual."""
     kind = "flapping-link"
     end, minutes = context.evidence.end, context.minutes(kind)
     by_fact = rises(facts, lambda fact: fact.reconnects_total)
@@ -43,7 +43,7 @@ def judge_link(context: Context, from_node: str, to_node: str, facts: list[LinkM
     )
     reasons = []
     if most >= context.of(kind, "reconnects"):
-        reasons.append(f"was cut {most} times in {minutes} min")
+        reasons.append(f"was interrupted {most} times in {minutes} min")
     if is_slow:
         reasons.append(f"takes {(now_us or 0) / 1000:.1f} ms, usually {(usual_us or 0) / 1000:.1f} ms (p99)")
     if reasons:
@@ -66,9 +66,9 @@ def _hop_us(context: Context, facts: list[LinkMinute], start: int, end: int) -> 
 
 
 def _usual_hop_us(context: Context, facts: list[LinkMinute]) -> float | None:
-    """Return the usual p99 of a link's round trips: the 20th percentile of the stretches before the last one, in us.
+    """Return the usual p99 of a link's round trips: the 20th percentile of the intervals before the last one, in us.
 
-    It is not the median, because a link that was bad for most of the window would then be compared with itself.
+    With the median, a link that was bad for most of the window would be compared with itself.
     """
     minutes = context.minutes("flapping-link")
     ends = range(context.evidence.end - minutes, context.evidence.start + minutes - 1, -minutes)
@@ -94,7 +94,7 @@ def _unsynced_promotions(context: Context) -> Iterator[Finding]:
         yield context.finding(
             "unsynced-promotion",
             Subject(vhost=vhost, queue=queue),
-            f"queue {queue!r} in {vhost!r} got a master ({last.to_node}) that lacked messages: some may be lost",
+            f"queue {queue!r} in {vhost!r} got a master ({last.to_node}) that lacked messages: messages may be lost",
             share=shares.get((vhost, queue), 0.0),
             since=min(event.ts for event in events) / 1000,
             times=len(events),
@@ -105,7 +105,7 @@ def _unsynced_promotions(context: Context) -> Iterator[Finding]:
 
 
 def _busiest(moments: Sequence[float], span: float) -> tuple[int, float]:
-    """Return the largest number of moments within a span, and when that began."""
+    """Return the largest number of moments within any interval of length `span`, and the first of these moments."""
     ordered = sorted(moments)
     most, since, first = 0, 0.0, 0
     for last, moment in enumerate(ordered):
@@ -117,9 +117,9 @@ def _busiest(moments: Sequence[float], span: float) -> tuple[int, float]:
 
 
 def _unstable_queues(context: Context) -> Iterator[Finding]:
-    """Yield a finding for each queue whose master changes too often. Rows and events of one epoch are one change.
+    """Yield a finding for each queue whose master changes too often.
 
-    Changes that plans made do not count.
+    Rows and events of the same epoch count as one change. Changes by plans do not count.
     """
     kind = "unstable-failover"
     span = context.minutes(kind)
@@ -161,7 +161,7 @@ def _unstable_queues(context: Context) -> Iterator[Finding]:
 
 
 def _unstable_members(context: Context) -> Iterator[Finding]:
-    """Yield a finding if the members change too often; clean stops, starts after them and first starts do not count."""
+    """Yield a finding if the members change too often. Clean stops, starts after them and first starts are ignored."""
     kind = "unstable-failover"
     span = context.minutes(kind, "view_minutes")
     first: dict[int, int] = {}
@@ -185,7 +185,7 @@ def _unstable_members(context: Context) -> Iterator[Finding]:
         yield context.finding(
             kind,
             Subject(),
-            f"the cluster's members changed {most} times within {span} min",
+            f"the members of the cluster changed {most} times within {span} min",
             severity=severity,
             share=1.0,
             since=since * MINUTE_S,
@@ -209,7 +209,7 @@ def _willed(context: Context) -> list[int]:
 
 
 def judge_balance(context: Context) -> Iterator[Finding]:
-    """Yield a finding if the masters' load is uneven for hours; for a shorter time, or by number only, it is a hint."""
+    """Yield a finding if the masters' load is uneven for hours; it is `info` for a shorter time or an uneven number."""
     kind = "master-imbalance"
     groups: dict[str, list[str]] = defaultdict(list)
     for node, fact in context.latest.items():
@@ -252,11 +252,10 @@ def judge_balance(context: Context) -> Iterator[Finding]:
 
 
 def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
-    """Return the load of the most loaded node over the mean, for each hour by its first minute.
+    """Return for each hour its first minute and the load of the most loaded node, divided by the mean load.
 
-    A node counts only as far as both its masters' load and its whole CPU use are above the mean: where clients make
-    one
-    node busy, its masters belong elsewhere. Hours with almost no load count as even.
+    The ratio of a node is the lower one of its masters' load and of its total CPU use: if clients keep the other nodes
+    busy, it is right that this node has more masters. Hours with almost no load have the ratio 1.
     """
     by_hour: dict[int, dict[str, float]] = defaultdict(dict)
     for load in context.evidence.loads:
@@ -264,7 +263,7 @@ def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
             by_hour[load.first][load.node] = load.cores
     found = []
     for first, loads in sorted(by_hour.items()):
-        # A node with masters but without rows is not a node without load.
+        # A node that has masters but no rows is unknown, not idle.
         known = [node for node in nodes if node in loads or not context.latest[node].queues_master]
         mean = sum(loads.values()) / len(known)
         is_idle = mean < context.of("master-imbalance", "cores_min")
@@ -280,7 +279,7 @@ def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
 
 
 def _whole_cores(context: Context, node: str, first: int) -> float:
-    """Return the cores that a node's process used on average in the hour that begins with a minute; 0 if unknown."""
+    """Return the mean number of cores that a node's process used in the hour that begins at `first`; 0 if unknown."""
     facts = context.evidence.nodes.get(node, [])
     used = [
         cores
@@ -291,7 +290,7 @@ def _whole_cores(context: Context, node: str, first: int) -> float:
 
 
 def judge_files(context: Context) -> Iterator[Finding]:
-    """Yield a finding if files or lines of telemetry cannot be read."""
+    """Yield a finding if telemetry files or lines of segments cannot be read."""
     kind = "torn-files"
     torn, lines = context.evidence.torn, context.evidence.torn_lines
     if not torn and not lines:

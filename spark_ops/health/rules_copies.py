@@ -13,7 +13,7 @@ from spark_ops.health.forecast import fit_points
 from spark_ops.health.minutes import percentile
 
 PLAN_SETTLES_MINUTES: Final = 3
-"""Rules about missing mirrors ignore a queue for so long after a plan's step."""
+"""Rules about missing mirrors ignore a queue for this many minutes after a step of a plan."""
 
 
 def judge_copies(context: Context, queue: QueueHistory) -> Iterator[Finding]:
@@ -25,7 +25,7 @@ def judge_copies(context: Context, queue: QueueHistory) -> Iterator[Finding]:
 
 
 def _planned_minutes(context: Context, queue: QueueHistory) -> set[int]:
-    """Return the minutes in which a plan's step was changing a queue."""
+    """Return the minutes in which a step of a plan changed a queue."""
     found: set[int] = set()
     begun: int | None = None
     for event in sorted(context.evidence.events, key=lambda event: event.ts):
@@ -96,11 +96,11 @@ def _unsynced_mirror(context: Context, queue: QueueHistory) -> Iterator[Finding]
             continue
         mirror = own[-1]
         progress = mirror.sync_progress if mirror is not None else None
-        done = "" if progress is None else f", {progress:.0%} of it done"
+        done = "" if progress is None else f"; {progress:.0%} is synchronised"
         yield context.finding(
             kind,
             subject_of(queue, node),
-            f"the mirror of {name_of(queue)} on {node} lacks messages and gets none{done}",
+            f"the mirror of {name_of(queue)} on {node} lacks messages and receives none{done}",
             severity="crit" if len(last.ring or ()) == 2 else "warn",
             share=queue.share,
             since=since,
@@ -115,7 +115,7 @@ def _makes_progress(context: Context, before: ReplicaMinute | None, now: Replica
     if now is None or now.sync_progress is None or now.sync_state != "syncing":
         return False
     if before is None or before.sync_progress is None or before.sync_state != "syncing":
-        return True  # it has just begun
+        return True  # the synchronisation has just begun
     return now.sync_progress - before.sync_progress >= context.of("unsynced-mirror", "progress_min")
 
 
@@ -151,8 +151,8 @@ def _single_zone(context: Context, queue: QueueHistory) -> Iterator[Finding]:
 
 
 def _mirror_lagging(context: Context, queue: QueueHistory) -> Iterator[Finding]:
-    """Yield a finding for each copy's row with a large lag: a node reports the lag of all mirrors in the master's row;
-    other sources may report it in each mirror's row."""
+    """Yield a finding for each copy whose rows have a large lag. Nodes report the lag of all mirrors in the master's
+    rows; other sources of telemetry may report it in the rows of each mirror."""
     kind = "mirror-lagging"
     minutes, limit = context.minutes(kind), context.of(kind, "lag_ms")
     for node, facts in sorted(queue.copies.items()):
@@ -185,7 +185,7 @@ def _mirror_lagging(context: Context, queue: QueueHistory) -> Iterator[Finding]:
         yield context.finding(
             kind,
             subject_of(queue, node),
-            f"{who} {p95 / 1000:.1f} s behind the master" + (", and more and more" if grows else ""),
+            f"{who} {p95 / 1000:.1f} s behind the master" + (", and the lag grows" if grows else ""),
             share=queue.share,
             since=since,
             lag_p95_ms=p95,

@@ -1,4 +1,4 @@
-"""Rules about a node: its event loop and CPU, connections, clock, two processes of one name, and resources.
+"""Rules about a node: event loop and CPU, connections, clock, duplicate node names, and resources.
 
 Source: spark §2.7, §3.2.
 """
@@ -15,7 +15,7 @@ RESOURCES = ("memory", "disk", "fd", "socket")
 
 
 def judge_node(context: Context, node: str) -> Iterator[Finding]:
-    """Yield all findings about one node but those about its resources."""
+    """Yield all findings about one node except those about its resources."""
     facts = context.evidence.nodes[node]
     if not facts:
         return
@@ -26,7 +26,7 @@ def judge_node(context: Context, node: str) -> Iterator[Finding]:
 
 
 def cpu_cores(facts: list[NodeMinute]) -> list[float | None]:
-    """Return for each fact the cores that the process used since the fact before; None for a process's first."""
+    """Return the cores that the process used between its previous fact and each fact; None for its first fact."""
     used = rises(facts, lambda fact: fact.cpu_ms_total)
     ran = running(facts)
     return [spent / passed if passed > 0 else None for spent, passed in zip(used, ran, strict=True)]
@@ -51,9 +51,9 @@ def _hot_node(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[
     cpu = sum(used) / len(used) / capacity if used else 0.0
     reasons = []
     if lag_ms > context.of(kind, "loop_lag_ms"):
-        reasons.append(f"its event loop is late by {lag_ms:.0f} ms (p95)")
+        reasons.append(f"the event loop has a lag of {lag_ms:.0f} ms (p95)")
     if cpu > context.of(kind, "cpu"):
-        reasons.append(f"it uses {cpu:.0%} of the CPU that a broker can use")
+        reasons.append(f"the broker uses {cpu:.0%} of the CPU that it can use")
     if not reasons:
         return
     is_crit = lag_ms > context.of(kind, "loop_lag_crit_ms") or cpu > context.of(kind, "cpu_crit")
@@ -93,7 +93,7 @@ def _conn_churn(context: Context, node: str, facts: list[NodeMinute]) -> Iterato
         yield context.finding(
             kind,
             Subject(node=node),
-            f"{node}: {rate:.1f} connections a second are opened or closed, at {conns:.0f} that are open",
+            f"{node}: {rate:.1f} connections are opened or closed per second, with {conns:.0f} open",
             share=context.node_share(node),
             since=since,
             per_s=rate,
@@ -119,7 +119,7 @@ def _clock_skew(context: Context, node: str, facts: list[NodeMinute]) -> Iterato
         kind,
         Subject(node=node),
         f"the clock of {node} is {abs(skew_ms) / 1000:.1f} s {'ahead of' if skew_ms > 0 else 'behind'} the others"
-        + ("; its figures cannot be compared with theirs by time" if apart else ""),
+        + ("; its figures cannot be compared with those of other nodes by time" if apart else ""),
         share=context.node_share(node),
         since=wrong[0].minute * MINUTE_S,
         skew_ms=skew_ms,
@@ -127,7 +127,7 @@ def _clock_skew(context: Context, node: str, facts: list[NodeMinute]) -> Iterato
 
 
 def _duplicate_id(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Finding]:
-    """Yield a finding if two processes of one name run at the same time; one after the other is a restart."""
+    """Yield a finding if two processes with the same node name run at the same time, which a restart does not cause."""
     kind = "duplicate-node-id"
     spans: dict[str, tuple[int, int]] = {}
     for fact in facts:
@@ -153,16 +153,17 @@ def _duplicate_id(context: Context, node: str, facts: list[NodeMinute]) -> Itera
 def resource_eta(
     context: Context, node: str, resource: str
 ) -> tuple[float | None, float | None, Growth | None, Eta]:
-    """Return the used amount of a node's resource, its limit, its growth, and when the limit is reached.
+    """Return a resource's used amount, limit and growth, and the estimated time at which it reaches the limit.
 
     For the disk, used amount and limit are negative bytes of free space, see `used_and_limit`.
-    The growth of memory is that of the queues: the process itself grows in steps by the garbage collector (spark §3.2).
+    The growth of memory is that of the queues: the memory of the process grows in steps, because of the garbage
+    collector (spark §3.2).
     """
     kind = "resource-near-limit"
     facts = context.evidence.nodes.get(node, [])
     last = context.latest.get(node)
     if last is None:
-        return None, None, None, Eta(None, None, "the node is not there")
+        return None, None, None, Eta(None, None, "there is no recent telemetry of the node")
     growth: Growth | None
     now, limit = used_and_limit(last, resource)
     if resource == "memory":
@@ -189,7 +190,8 @@ def resource_eta(
 def used_and_limit(fact: NodeMinute, resource: str) -> tuple[float | None, float | None]:
     """Return the used amount of a resource and its limit.
 
-    Telemetry has no size of the disk. Its figures are negative bytes of free space, which rise to the limit.
+    Telemetry does not have the size of the disk. The figures of the disk are therefore negative bytes of free space,
+    which rise to the limit.
     """
     pairs: dict[str, Callable[[], tuple[float | None, float | None]]] = {
         "memory": lambda: (fact.mem_rss, fact.mem_limit),
@@ -204,7 +206,7 @@ def used_and_limit(fact: NodeMinute, resource: str) -> tuple[float | None, float
 
 
 def judge_resources(context: Context, node: str) -> Iterator[Finding]:
-    """Yield a finding if resources of a node are near their limits, or will soon be."""
+    """Yield a finding if resources of a node are near their limits or will reach them soon."""
     kind = "resource-near-limit"
     names = {"memory": "memory", "disk": "free disk space", "fd": "file descriptors", "socket": "sockets"}
     reasons, evidence = [], {}
@@ -217,7 +219,7 @@ def judge_resources(context: Context, node: str) -> Iterator[Finding]:
         is_soon = expected.eta_s is not None and expected.eta_s < context.of(kind, "eta_s")
         if used <= context.of(kind, "used") and not is_soon:
             continue
-        # Of the disk the free space is measured, which has to stay above its limit.
+        # For the disk this is free space over the required free space, which must stay above 100 %.
         what = f"{names[resource]}: {min(now / limit, 9.99):.0%} of the limit"
         if is_soon and expected.eta_s:
             what += f", reached in about {expected.eta_s / 3600:.1f} h"

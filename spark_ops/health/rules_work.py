@@ -1,4 +1,4 @@
-"""Rules about the work of a queue: growth, consumers, acknowledgements, redeliveries, too much load for one node.
+"""Rules about the traffic of a queue: growth, consumers, acknowledgements, redeliveries, too much load for one node.
 
 Source: spark §3.2.
 """
@@ -14,7 +14,7 @@ from spark_ops.health.minutes import percentile, rises, running
 
 
 def judge_work(context: Context, queue: QueueHistory) -> Iterator[Finding]:
-    """Yield all findings about the work of one queue."""
+    """Yield all findings about the traffic of one queue."""
     facts = masters(queue)
     if not facts:
         return
@@ -63,12 +63,14 @@ def _runaway(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) 
     )
     soon = expected.eta_s is not None and expected.eta_s < context.of(kind, "eta_crit_s")
     when = (
-        "" if expected.eta_s is None else f"; the memory of {node} is full in about {_span(expected.eta_s)}"
+        ""
+        if expected.eta_s is None
+        else f"; {node} reaches its memory limit in about {_span(expected.eta_s)}"
     )
     yield context.finding(
         kind,
         subject_of(queue),
-        f"{name_of(queue)} grows by {growth.slope * 60 / 1e6:.2f} MB a minute (R² {growth.r2:.2f}){when}",
+        f"{name_of(queue)} grows by {growth.slope * 60 / 1e6:.2f} MB per minute (R² {growth.r2:.2f}){when}",
         severity="crit" if soon else "warn",
         share=queue.share,
         since=points[0][0],
@@ -82,21 +84,21 @@ def _runaway(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) 
 
 
 def _room(node: NodeMinute) -> float | None:
-    """Return the bytes of memory that a node may use before it reaches its watermark; None if unknown."""
+    """Return the bytes of memory that a node can use until it reaches its watermark; None if unknown."""
     if node.mem_rss is None or not node.mem_limit:
         return None
     return max(0.0, float(node.mem_limit - node.mem_rss))
 
 
 def _span(seconds: float) -> str:
-    """Return a time in words, in minutes, hours or days."""
+    """Return a duration as text, in minutes, hours or days."""
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
 
 
 def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
-    """Yield one finding at most: no consumer goes before slow consumers, and these before messages that are too old."""
+    """Yield at most one finding: for a queue without consumers, else for slow consumers, else for messages too old."""
     kind = "consumer-starvation"
     states = context.filled(facts)
 
@@ -123,7 +125,7 @@ def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute
     if since is not None and _ready_grows(context, facts):
         text = (
             f"{last.consumers} consumers of {name_of(queue)} could take messages for "
-            f"{last.consumer_util or 0:.0%} of the time only, and {last.ready} messages wait"
+            f"{last.consumer_util or 0:.0%} of the time only, and {last.ready} messages are waiting"
         )
         figures["consumer_util"] = last.consumer_util
         yield context.finding(
@@ -141,7 +143,7 @@ def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute
 
 
 def _ready_grows(context: Context, facts: list[ReplicaMinute]) -> bool:
-    """True if the number of waiting messages grows along a line."""
+    """True if the number of ready messages grows linearly."""
     kind = "consumer-starvation"
     first = context.evidence.end - context.minutes(kind) - 1
     line = fit_points(
@@ -160,7 +162,7 @@ def _unacked_stuck(context: Context, queue: QueueHistory, facts: list[ReplicaMin
     ]
     begun = facts[0].minute
     bad: list[bool | None] = []
-    latest = 0  # number of acked_at that are not after the minute
+    latest = 0  # number of items of acked_at up to this minute
     for minute, fact in enumerate(context.filled(facts), context.evidence.start):
         while latest < len(acked_at) and acked_at[latest] <= minute:
             latest += 1
@@ -177,8 +179,8 @@ def _unacked_stuck(context: Context, queue: QueueHistory, facts: list[ReplicaMin
     yield context.finding(
         kind,
         subject_of(queue),
-        f"{last.consumers} consumers of {name_of(queue)} hold {last.unacked} messages, all that they may, and "
-        "acknowledge none",
+        f"{last.consumers} consumers of {name_of(queue)} hold {last.unacked} messages, nearly all that their "
+        "prefetch allows, and acknowledge none",
         share=queue.share,
         since=since,
         unacked=last.unacked,
@@ -240,7 +242,7 @@ def _hot_single(context: Context, queue: QueueHistory) -> Iterator[Finding]:
         yield context.finding(
             kind,
             Subject(node=node, vhost=queue.vhost, queue=queue.queue),
-            f"{name_of(queue)} alone uses {cores / capacity:.0%} of what {node} can do; moving it will not help",
+            f"{name_of(queue)} alone uses {cores / capacity:.0%} of the usable CPU of {node}; moving it will not help",
             share=queue.share,
             since=facts[recent[0]].minute * MINUTE_S,
             cores=cores,

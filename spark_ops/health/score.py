@@ -1,7 +1,7 @@
-"""The score of a cluster and of its nodes, and the verdict.
+"""The scores of a cluster and of its nodes, and the verdict.
 
-Score: 100 less the weight of each finding times the share of the load that it affects; never below 0, and with a
-critical finding at most `score_cap_crit`. Source: spark §3.2.
+The score is 100 minus, for each finding, its weight times the share of the load that it affects. The score is at least
+0, and with a critical finding at most `score_cap_crit`. Source: spark §3.2.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from spark_ops.health.finding import Finding, Verdict
 
 
 def verdict(context: Context, findings: Iterable[Finding], coverage: Coverage) -> Verdict:
-    """Return the verdict; `unknown` if coverage is too low, whatever the findings: unseen rows may say otherwise."""
+    """Return the verdict. It is `unknown` if coverage is too low, since missing rows could change the findings."""
     health = context.settings.health
     if coverage.share < health["coverage_min"] or coverage.minutes < health["span_min_minutes"]:
         return "unknown"
@@ -30,7 +30,7 @@ def score(context: Context, findings: Iterable[Finding]) -> int:
 
 
 def node_score(context: Context, node: str, findings: Iterable[Finding]) -> int:
-    """Return the score of a node, 0 to 100: each finding about it counts by the share of the node's own load."""
+    """Return the score of a node, 0 to 100: each finding about the node counts by its share of the node's own load."""
     own = context.node_share(node)
     least = context.settings.health["share_min"]
     about = [

@@ -1,4 +1,4 @@
-"""The thresholds of one run: the catalogue's defaults and the operator's changes in a TOML file.
+"""The thresholds of one run: the defaults of the catalogue, changed by the operator's TOML file.
 
     [health]
     coverage_min = 0.9
@@ -7,7 +7,7 @@
     cpu = 0.7
     severity = "crit"
 
-The command reads the file; this module gets its parsed tables.
+The command reads and parses the file; this module validates its tables.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ from spark_ops.health.catalogue import CATALOGUE
 from spark_ops.health.finding import Severity
 
 HEALTH: Final[Mapping[str, float]] = {
-    "coverage_min": 0.95,  # of the expected rows; below it nothing is called healthy
-    "span_min_minutes": 5,  # minutes with data
-    "clear_minutes": 10,  # minutes without the state, in a row, after which a finding is gone
-    "stale_minutes": 6,  # how long a row counts for its subject: idle queues write one every 5 min
-    "score_cap_crit": 40,  # score of a cluster with a critical finding, at most
-    "share_min": 0.01,  # the least share that a finding counts with, so that none is free
+    "coverage_min": 0.95,  # share of the expected rows; below it the verdict is `unknown`
+    "span_min_minutes": 5,  # minutes with data; with fewer the verdict is `unknown`
+    "clear_minutes": 10,  # consecutive good minutes after which a finding is cleared
+    "stale_minutes": 6,  # how long a row is valid: idle queues write a row every 5 min
+    "score_cap_crit": 40,  # the maximal score of a cluster with a critical finding
+    "share_min": 0.01,  # the minimal share of a finding, so that each finding lowers the score
 }
 """The defaults of the table [health]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings.   health, kinds: values by name; kinds by id of the kind.   severities: fixed ones, by kind."""
+    """All settings.   health: values by name.   kinds: values by kind and name.   severities: overrides by kind."""
 
     health: Mapping[str, float] = field(default_factory=lambda: dict(HEALTH))
     kinds: Mapping[str, Mapping[str, float]] = field(

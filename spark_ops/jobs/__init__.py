@@ -1,1 +1,1 @@
-"""Code that runs on Spark. Nothing outside this folder imports pyspark, and nothing here is imported before a job."""
+"""Code that runs on Spark. No other package imports pyspark, and this one is imported only when a job starts."""

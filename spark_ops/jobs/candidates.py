@@ -1,8 +1,8 @@
-"""The moves that the planner should consider, of a fleet too large to look at each queue on the driver.
+"""This module selects moves for the planner on Spark, for clusters with too many queues to examine on the driver.
 
-Promotions: masters on hot nodes whose synchronised mirrors are on cold ones. Copies: the busiest replicas on hot nodes
-to the coldest nodes of their own zone, so that no queue is in fewer zones than before. Nodes are compared within their
-group only: a mean over machines that cannot stand in for each other says nothing (spark §1).
+A promotion is proposed if the master is on a hot node and a synchronised mirror is on a cold node. A copy is proposed
+for the busiest replicas on hot nodes, to the coldest nodes of the same zone, so that no queue loses a zone. Nodes are
+compared only within their group, because a mean over machines that cannot replace each other is meaningless (spark §1).
 Source: spark §3.3 (step 1).
 """
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 HOT: Final = 1.10
-"""A node is hot above this many times its group's mean load; a node below the mean is cold."""
+"""A node is hot if its load is above this multiple of its group's mean load, and cold if it is below the mean."""
 PER_SOURCE: Final = 500
-"""The most candidates of each kind from one hot node."""
+"""The maximal number of candidates of each kind from one hot node; the best are kept."""
 TARGETS: Final = 4
-"""The number of cold nodes, for each group and zone, that copies are offered to."""
+"""The number of cold nodes in each group and zone that are targets of copies."""
 
 _NODES: Final = "node string, comparable string, zone string, is_usable boolean, base double"
 _REPLICAS: Final = (
@@ -28,10 +28,10 @@ _REPLICAS: Final = (
 
 
 def frames(spark: "SparkSession", rows: ClusterRows) -> "tuple[DataFrame, DataFrame]":
-    """Return nodes and replicas of a cluster for `candidates`; all nodes are one group. Without exclusive queues.
+    """Return the nodes, all in one group, and the replicas of a cluster for `candidates`, without exclusive queues.
 
-    cpu: share of the node's cores that the replica uses.   gain: share that the node saves if a mirror becomes the
-    master.
+    cpu: share of the node's cores that the replica uses.   gain: share that the node saves if another replica becomes
+    the master.
     """
     nodes = [
         (row.node, "", row.zone, row.is_up and not row.is_draining, row.base_cpu / max(row.cores, 1e-9))
@@ -61,9 +61,8 @@ def candidates(
 ) -> "DataFrame":
     """Return kind (promote, copy), vhost, queue, from_node, to_node, gain (share of the source's cores), bytes, place.
 
-    place: rank from 1 among the source's candidates of a kind, by gain, for copies by gain per byte; names decide
-    between
-    equals, so that the same input gives the same result.
+    place: rank from 1 among the source's candidates of a kind. Promotions are ranked by gain, copies by gain per byte.
+    Ties are broken by name, so that the same input gives the same result.
     """
     from pyspark.sql import functions as F
 
@@ -88,7 +87,7 @@ def candidates(
 
 
 def _loads(nodes: "DataFrame", replicas: "DataFrame") -> "DataFrame":
-    """Add each node's load, summed in whole millionths so that order does not matter, and its group's mean."""
+    """Add the load of each node and the mean of its group. Loads are added as integers, since sums of floats vary."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,9 +1,9 @@
-"""Compaction: the many small files of an hour become one, sorted, with each row once.
+"""Compaction merges the many small files of an hour into one sorted file without duplicate rows.
 
-Small hours are merged with pyarrow in this process, without a JVM; large ones by Spark, which sorts on disk.
-Either way the new files appear under `node=_all`, then the manifest switches to them, and a later run removes
-the replaced files (`spark_ops.telemetry.manifest`). Files that cannot be read, or are of a newer
-schema, stay as they are and count. Source: spark §2.7.
+Small hours are merged by pyarrow in this process, which needs no JVM; large hours by Spark, which sorts on disk. In
+both cases the merged files are written under `node=_all`, then the manifest replaces the old files, and a later run
+removes them (`spark_ops.telemetry.manifest`). Files that cannot be read or have a newer schema are not merged and stay
+live. Source: spark §2.7.
 """
 
 import fcntl
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_ROWS: Final = 3_000_000
-"""Hours with so many rows or more are merged by Spark: in this process they would need some 3 GB of memory."""
+"""Hours with at least this many rows are merged by Spark; in this process they would need more than about 3 GB."""
 ROWS_A_FILE: Final = 10_000_000
-"""Rows of a merged file: about 128 MB of queues' rows."""
+"""The number of rows in a file that Spark merged: about 128 MB of rows of the kind `queue`."""
 
 
 class CompactError(Exception):
@@ -40,7 +40,7 @@ class CompactError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """The files of a cluster in an hour of a kind that are to be merged; their paths are relative to its directory."""
+    """The files of one cluster, hour and kind to be merged; their paths are relative to the hour's directory."""
 
     kind: Kind
     directory: Path
@@ -50,13 +50,13 @@ class Hour:
 
     @property
     def target(self) -> Path:
-        """The directory of the merged files; `cluster` is a part of a path, `cluster=…`."""
+        """The directory of the merged files. `cluster` is a part of a path: `cluster=…`."""
         return self.directory / self.cluster / f"node={layout.MERGED_NODE}"
 
 
 @dataclass(slots=True)
 class Compacted:
-    """Counts of a run.   passed: files that cannot be merged.   removed: replaced files that were deleted."""
+    """Counts of one run.   passed: files that cannot be merged.   removed: replaced files that were deleted."""
 
     hours: int = 0
     files_before: int = 0
@@ -73,7 +73,7 @@ def held(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CompactError(f"another compaction of {root} is at work") from error
+            raise CompactError(f"another compaction of {root} is running") from error
         yield
 
 
@@ -87,10 +87,10 @@ def compact(
     spark_rows: int = SPARK_ROWS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Compacted:
-    """Merge all hours that ended `older_than` ago, and remove files that were replaced `grace` ago.
+    """Merge all hours that ended at least `older_than` ago, and remove files that were replaced at least `grace` ago.
 
-    spark: opens a session for so many rows, if one is needed.   Raises: CompactError, ManifestError, EngineError,
-    OSError. What was done before stays done.
+    spark: opens a session for the given number of rows; called only if an hour is large.   Raises: CompactError,
+    ManifestError, EngineError, OSError; hours that were merged before the error stay merged.
     """
     done = Compacted()
     with held(root):
@@ -112,7 +112,7 @@ def compact(
 
 
 def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
-    """Yield the hours with more than one file that can be merged."""
+    """Yield the hours in which at least two files can be merged."""
     for kind in KINDS:
         for when in layout.existing_hours(root, kind):
             if when + timedelta(hours=1) > before:
@@ -132,7 +132,7 @@ def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
 
 
 def rows_of(path: Path, kind: Kind) -> int | None:
-    """Return the number of rows in a file; None if it is torn or has unknown columns or versions."""
+    """Return the number of rows in a file; None if the file is torn or has unknown columns or versions."""
     try:
         with pq.ParquetFile(path) as file:
             metadata, schema = file.metadata, file.schema_arrow
@@ -152,15 +152,15 @@ def rows_of(path: Path, kind: Kind) -> int | None:
 
 
 def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if a column of one type can be cast to the other. Types of lists and maps are compared by their id only,
-    since Spark names their parts differently."""
+    """True if the type `found` can be cast to `wanted`. Types of lists and maps are compared only by id, since Spark
+    names their items differently."""
     if pa.types.is_integer(found) and pa.types.is_integer(wanted):
         return bool(found.bit_width <= wanted.bit_width)
     return bool(found.id == wanted.id or {found, wanted} <= {pa.string(), pa.large_string()})
 
 
 def _merge_here(hour: Hour) -> list[tuple[Path, int]]:
-    """Merge in memory. Returns: the file, and how many rows it has. Raises: CompactError, OSError."""
+    """Merge in memory. Returns: the file and its number of rows. Raises: CompactError, OSError."""
     known = arrow.SCHEMAS[hour.kind]
     try:
         tables = [_conformed(pq.ParquetFile(hour.directory / name).read(), known) for name in hour.files]
@@ -173,7 +173,7 @@ def _merge_here(hour: Hour) -> list[tuple[Path, int]]:
 
 
 def _conformed(table: pa.Table, known: pa.Schema) -> pa.Table:
-    """Return the table with the columns of the newest schema; columns that an old file lacks are null."""
+    """Return the table with the columns of our schema; columns that an old file lacks are null."""
     columns = [
         table.column(field.name).cast(field.type)
         if field.name in table.column_names
@@ -191,12 +191,12 @@ def _unique(table: pa.Table) -> pa.Table:
 
 
 def _merge_with_spark(spark: "SparkSession", hour: Hour) -> list[tuple[Path, int]]:
-    """Merge on disk: Spark drops duplicates and sorts; `arrow.rewrite` then sets our compression and mark."""
+    """Merge on disk: Spark drops duplicates and sorts; `arrow.rewrite` compresses and marks the file as unique."""
     from spark_ops.jobs.reading import schema
 
     parts = -(-hour.rows // ROWS_A_FILE)
     temporary = hour.directory.absolute() / f".compact-{os.getpid()}"
-    # A path is taken literally, also with `*` or `%` in it; a damaged page must end the merge, not drop rows.
+    # Paths are literal, even with `*` or `%`. A damaged page must make the merge fail, not drop rows.
     reader = spark.read.schema(schema(hour.kind)).option("__globPaths__", "false")
     reader = reader.option("ignoreCorruptFiles", "false")
     frame = reader.parquet(*(f"file://{hour.directory.absolute() / name}" for name in hour.files))
@@ -214,17 +214,19 @@ def _merge_with_spark(spark: "SparkSession", hour: Hour) -> list[tuple[Path, int
         shutil.rmtree(temporary, ignore_errors=True)
     expected, made = frame.select(*KEY).distinct().count(), sum(count for _, count in found)
     if made != expected:
-        raise CompactError(f"{hour.directory}: {made} rows came of {expected}; its files stay as they are")
+        raise CompactError(
+            f"{hour.directory}: Spark wrote {made} of {expected} rows; the files stay unmerged"
+        )
     return found
 
 
 def name_of(hour: Hour) -> str:
-    """Return the name of the file merged from these files: the same each time."""
+    """Return the name of the merged file, which depends only on the names of its input files."""
     return hashlib.sha256("\n".join(sorted(hour.files)).encode()).hexdigest()[:16]
 
 
 def _switch(hour: Hour, made: Sequence[tuple[Path, int]], done: Compacted) -> None:
-    """Write the manifest, by which the new files count instead of the old ones."""
+    """Write the manifest that replaces the old files by the merged files."""
     before = manifest.read(hour.directory)
     gone = set(hour.files)
     names = [str(path.relative_to(hour.directory)) for path, _ in made]
@@ -239,7 +241,7 @@ def _switch(hour: Hour, made: Sequence[tuple[Path, int]], done: Compacted) -> No
 
 
 def sweep(directory: Path, before: datetime) -> int:
-    """Remove the files that an hour's manifest replaced, if it was written `before` that moment. Returns: their number.
+    """Remove the replaced files of an hour if its manifest was written before a time. Returns: the number of files.
 
     Raises: ManifestError, OSError.
     """

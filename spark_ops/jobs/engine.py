@@ -1,6 +1,6 @@
-"""Java and the Python packages that Spark needs are looked up here; each error is one line for the operator.
+"""This module checks that Java and Spark's Python packages are installed; each error is one line for the operator.
 
-Nothing of Spark is imported, so that `doctor` and the start of a job can check without the cost of a JVM.
+It does not import Spark, so that `doctor` and the start of a job can check without starting a JVM.
 Source: spark §4.
 """
 
@@ -20,19 +20,19 @@ _ASK_S: Final = 20.0
 
 
 class EngineError(Exception):
-    """Spark cannot run here or has failed: one line for the operator."""
+    """Spark cannot run here or has failed; the error's text is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java installation.   version: the first number, 0 if it could not be found out."""
+    """A Java installation.   version: the major version, 0 if unknown."""
 
     path: Path
     version: int
 
 
 def java() -> Java:
-    """Return the Java that Spark would start: JAVA_HOME's, else that of PATH. Raises: EngineError if none is fit."""
+    """Return the Java that Spark would start: from JAVA_HOME, else from PATH. Raises: EngineError if unsuitable."""
     install = f"install Java {JAVA_MIN} or newer (Debian: apt install openjdk-17-jre-headless)"
     home = os.environ.get("JAVA_HOME")
     named = Path(home) / "bin" / "java" if home else None
@@ -60,7 +60,7 @@ def packages(*names: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the useful line of an error of Spark: the last cause, else the first line, without Java packages."""
+    """Return the relevant line of an error of Spark: the last cause, else the first line; without Java packages."""
     text = str(getattr(error, "java_exception", None) or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
@@ -69,7 +69,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _version(path: Path) -> int:
-    """Return Java's major version from the installation's file `release`; without that file java is started (0.3 s)."""
+    """Return Java's major version from the file `release` of the installation, else by running java (0.3 s)."""
     release = path.resolve().parent.parent / "release"
     try:
         told = release.read_text(encoding="utf-8", errors="replace")

@@ -1,7 +1,7 @@
-"""On Spark, facts about minutes become the evidence that rules judge on the driver: small for any cluster.
+"""On Spark, facts about minutes are reduced to the evidence on which the rules run on the driver.
 
-Nodes come with all of their minutes; of queues and links only the suspicious ones do (`suspicion`), at most
-`QUEUES_MAX`; loads, growth and coverage are summed up here. Source: spark §3.2.
+The evidence is small for any cluster. It has all minutes of all nodes, but only suspicious queues and links
+(`suspicion`), at most `QUEUES_MAX` queues. Loads, growth and coverage are aggregated on Spark. Source: spark §3.2.
 """
 
 from collections import defaultdict
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 QUEUES_MAX: Final = 2000
-"""The most suspicious queues whose minutes are judged, the busiest first. `Evidence.skipped` counts the others."""
+"""The maximal number of suspicious queues in the evidence; the busiest are kept. `Evidence.skipped` counts the rest."""
 DEPTHS_MAX: Final = 10
 GROWING_MAX: Final = 5
-"""The most queues that are named as causes of a node's memory growth."""
+"""The maximal number of queues that are named as causes of a node's memory growth; the fastest-growing are kept."""
 EVENTS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The known problems in the reception of rows.   torn: files.   torn_rows: the rows in them, by the files' names.
+    """The problems in the collected telemetry.   torn: unreadable files.   torn_rows: their rows, by the files' names.
 
-    torn_lines, late, duplicates: as collectors counted them.
+    torn_lines, late, duplicates: counts by the collectors.
     """
 
     torn: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def gather(
 ) -> Evidence:
     """Gather the evidence of a cluster in the minutes [start, end).
 
-    usual: returns the sizes that given queues had on earlier days, see `Evidence.before`.
+    usual: returns the sizes of given queues on earlier days, see `Evidence.before`.
     """
     some = within(facts, cluster, start, end)
     nodes = _nodes(some.node)
@@ -114,7 +114,7 @@ def gather_growth(facts: MinuteFacts, cluster: str, start: int, end: int) -> Evi
 
 
 def _fact(of: type, row: "Row") -> Any:
-    """Return a row of flat facts as an object of the fact's class."""
+    """Return a row of flat facts as an object of the class `of`."""
     given = row.asDict()
     given["boot"] = given.pop("boot_id")
     values = {field.name: given[field.name] for field in fields(of)}
@@ -143,7 +143,7 @@ def _events(frame: "DataFrame") -> tuple[EventFact, ...]:
 def _queues(
     flat: "DataFrame", totals: "DataFrame", events: Sequence[EventFact]
 ) -> tuple[tuple[QueueHistory, ...], tuple[Depth, ...], int]:
-    """Return suspicious queues' histories, the longest queues' depths, and how many suspicious ones are left out."""
+    """Return suspicious queues, the depths of the longest queues, and the number of suspicious queues left out."""
     from pyspark.sql import functions as F
 
     told = {(event.vhost, event.queue) for event in events if event.unsynced_promotion}
@@ -161,7 +161,7 @@ def _queues(
         .orderBy(F.desc("cpu_us"), F.desc("ready_max"), "vhost", "queue")
         .limit(QUEUES_MAX)
     )
-    # Names can be anything, so they are joined rather than made part of a query.
+    # Names of queues are arbitrary, so they are joined and not written into a query.
     copies: dict[tuple[str, str], dict[str, list[ReplicaMinute]]] = defaultdict(lambda: defaultdict(list))
     shares: dict[tuple[str, str], float] = {}
     if suspicious:
@@ -223,7 +223,7 @@ def _rows_seen(frame: "DataFrame") -> tuple[RowsSeen, ...]:
 
 
 def _with_torn(seen: Iterable[RowsSeen], torn: Iterable[RowsSeen]) -> tuple[RowsSeen, ...]:
-    """Add the rows of torn files to the sequences that were to be seen."""
+    """Extend the ranges of sequence numbers by the rows of torn files, so that these count as expected."""
     found = {(each.node, each.boot, each.kind): each for each in seen}
     for each in torn:
         key = (each.node, each.boot, each.kind)
@@ -249,7 +249,7 @@ def _loads(flat: "DataFrame", start: int, end: int) -> tuple[NodeHour, ...]:
 
 
 def _memory(flat: "DataFrame", middle: float) -> tuple[MemoryGrowth, ...]:
-    """Fit a line to the memory of each copy and add these up by node: the slopes, and the variance that they leave."""
+    """Fit a line to the memory of each copy, and add the slopes and residual variances by node."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

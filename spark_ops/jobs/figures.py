@@ -1,6 +1,6 @@
-"""Statistics of each replica's ready messages in a time: 95th percentile, slope, fit and mean.
+"""Statistics of each replica's ready messages over a time range: 95th percentile, slope, R² and mean.
 
-Computed from rollups they are a typical query; computed from raw rows they are its yardstick (bench/spark.py).
+Computed from rollups, they are a typical query; computed from raw rows, they are the baseline (bench/spark.py).
 Source: spark §3.1, §4.
 """
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 SUBJECT: Final = ("cluster", "vhost", "queue", "node", "role")
 SHARE: Final = 0.95
 ACCURACY: Final = 1000
-"""The accuracy of the percentile of raw rows: Spark's default costs twice as much (spark §4)."""
+"""Spark's accuracy parameter for the percentile of raw rows; the default takes twice as long (spark §4)."""
 
 
 def from_rollups(spark: "SparkSession", root: Path, *, since: float, until: float) -> "DataFrame":
-    """Return a row per replica from rollups: SUBJECT, p95, slope_per_s, r2, mean. [since, until) in s since 1970."""
+    """Return a row per replica, from rollups of [since, until), s since 1970: SUBJECT, p95, slope_per_s, r2, mean."""
     from pyspark.sql import functions as F
 
     frame = hours(spark, root, "queue", since=since, until=until).frame
-    # The processes of a node are merged: only counters need them apart.
+    # The processes of a node are merged, since only counters depend on the process.
     told = merge(frame.withColumn("boot_id", F.lit("")), "queue", since_s=int(since), only=("ready",))
     told = with_percentile(told, "p95", "ready", SHARE, ROLLUPS["queue"].spreads["ready"])
     return told.select(
@@ -64,7 +64,7 @@ def cpu_s() -> float:
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         parents[int(entry.name)] = int(fields[1])
         used[int(entry.name)] = sum(map(int, fields[11:15]))
     mine = {os.getpid()}

@@ -1,8 +1,8 @@
-"""This module finds the files of a root that a job may read, and what their footers say.
+"""This module finds the files below a root that a job may read, and reads their Parquet footers.
 
-A torn file would fail the whole read, so each footer is read before Spark starts. The footer says how many rows there
-are, whether a row may be of an unknown schema, and whether rows may occur twice: an hour that cannot have duplicates
-needs no deduplication, which costs more than all the rest of a read. Source: spark §2.7.
+A torn file would make the whole read fail, so each footer is read before Spark starts. The footers tell the number of
+rows, whether rows may have an unknown schema, and whether rows may be duplicates. An hour without duplicates needs no
+deduplication, which takes longer than the rest of a read. Source: spark §2.7.
 """
 
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData  # type: ignore[import-untyped]
 
 UNIQUE_MARK: Final = b"fluffle.unique"
-"""The metadata key of a file in which no two rows have the same key; the file's writer has made sure of that."""
+"""The metadata key of a file in which no two rows have the same key, as its writer has ensured."""
 
 VERSIONS: Final = (0, VERSION + 1)
-"""The oldest and the newest schema whose rows are read: fields are only ever added, so one that is newer by one still
-means the same (spark §6.22). Rows of a newer one are set aside and counted."""
+"""The oldest and the newest version of rows that are read. A version only adds fields, so rows of the next version can
+be read (spark §6.22). Rows of later versions are left out and counted."""
 
 HOUR_S: Final = 3600
 
@@ -33,12 +33,12 @@ _PHYSICAL: Final = {
     "bool": ("BOOLEAN",),
     "string": ("BYTE_ARRAY",),
 }
-"""The types in a file that can be read as a field of a type: int32 became int64 in some later version."""
+"""The physical types of a column that can be read as each type. A later version may widen int32 to int64."""
 
 
 @dataclass(frozen=True, slots=True)
 class HourFiles:
-    """The files of an hour.   has_unknown: they may have rows of too new a schema.   is_unique: no row occurs twice."""
+    """The files of an hour.   has_unknown: rows may have an unknown version.   is_unique: there are no duplicates."""
 
     hour_s: int
     paths: tuple[Path, ...]
@@ -49,27 +49,27 @@ class HourFiles:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files of a kind in a time.   torn: paths, relative to the root, of files that cannot be read."""
+    """The files of a kind in a time range.   torn: paths, relative to the root, of files that cannot be read."""
 
     hours: tuple[HourFiles, ...]
     torn: tuple[str, ...]
 
     @property
     def rows(self) -> int:
-        """The number of rows in all files, by their footers."""
+        """The number of rows in all files, according to the footers."""
         return sum(hour.rows for hour in self.hours)
 
 
 @dataclass(slots=True)
 class _Footers:
-    """The contents of the footers of an hour's files, read so far."""
+    """The accumulated contents of the footers of an hour's files."""
 
     paths: list[Path] = field(default_factory=list)
     rows: int = 0
     has_unknown: bool = False
     is_unique: bool = True
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
-    """The ranges of `seq`, with their boot_id, of files with rows of one process."""
+    """The boot_id and the lowest and highest `seq` of each file whose rows are of one process."""
     mixed: int = 0
     """The number of files with rows of several processes."""
 
@@ -108,7 +108,7 @@ def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Fo
         try:
             names = manifest.live(names, manifest.read(folder))
         except manifest.ManifestError:
-            # Replaced files are then read beside the merged ones: deduplication keeps each row once.
+            # Replaced files are then read beside the merged ones, and deduplication drops their rows.
             footers.is_unique = False
             torn.append(str((folder / manifest.NAME).relative_to(root)))
         for path in (folder / name for name in names):
@@ -123,7 +123,7 @@ def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Fo
 
 
 def hour_folders(root: Path, kind: str, since: float | None, until: float | None) -> list[tuple[int, Path]]:
-    """Return the folders of a kind's hours that overlap [since, until), by time: the hour's begin in s, and the path.
+    """Return the begin (s since 1970) and the folder of each hour of a kind that overlaps [since, until), in order.
 
     Raises: FileNotFoundError if the root is no directory.
     """
@@ -143,7 +143,7 @@ def hour_folder(root: Path, kind: str, hour_s: int) -> Path:
 
 
 def read_footer(path: Path) -> "FileMetaData | None":
-    """Return the metadata of a Parquet file; None if it cannot be read, for example because it is torn."""
+    """Return the metadata of a Parquet file; None if the file cannot be read, for example because it is torn."""
     import pyarrow  # type: ignore[import-untyped]
     from pyarrow.parquet import read_metadata
 
@@ -154,7 +154,7 @@ def read_footer(path: Path) -> "FileMetaData | None":
 
 
 def _fits(metadata: "FileMetaData", kind: Kind) -> bool:
-    """True if the columns that we know are of types that can be read as ours."""
+    """True if the types of all known columns can be read as the types of our schema."""
     fields = FIELDS[kind]
     for index in range(metadata.num_columns):
         column = metadata.schema.column(index)
@@ -165,7 +165,7 @@ def _fits(metadata: "FileMetaData", kind: Kind) -> bool:
 
 
 def _range(metadata: "FileMetaData", column: int | None) -> tuple[Any, Any] | None:
-    """Return the least and the greatest value of a column; None without statistics, or if it has nulls."""
+    """Return the minimum and maximum of a column; None if statistics are missing or the column has nulls."""
     if column is None:
         return None
     chunks = (metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups))

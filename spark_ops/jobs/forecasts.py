@@ -1,4 +1,4 @@
-"""The job `forecast`: when memory, disk and file descriptors reach their limits, and which queues' memory grows."""
+"""The job `forecast` predicts when memory, disk and file descriptors reach their limits, and names growing queues."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def forecast(spark: "SparkSession", root: Path, window: Window, settings: Settings) -> list[dict[str, Any]]:
-    """Return the forecasts of a window, as in the health document. Raises: FileNotFoundError, OSError."""
+    """Return the forecasts of a window in the format of the health document. Raises: FileNotFoundError, OSError."""
     facts = facts_of_files(spark, root, window)
     evidence = gather_growth(facts, window.cluster, window.start, window.end)
     return forecasts(Context(evidence, settings))

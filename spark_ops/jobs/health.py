@@ -1,6 +1,7 @@
-"""The job `health` judges a window of raw telemetry. The stream judges its stored facts by the same functions.
+"""The job `health` judges a window of raw telemetry. The stream judges its stored facts with the same functions.
 
-Source: spark §3.2; windows: a job asks for the last hours, and telemetry comes some minutes late.
+A window ends with the newest telemetry rather than now, since telemetry is collected some minutes late.
+Source: spark §3.2.
 """
 
 from collections.abc import Sequence
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
 MINUTE_S: Final = 60
 SLACK_S: Final = 300
-"""Rows are selected by their node's clock and assigned by the corrected one; these may differ by so many s."""
+"""Rows are selected by their node's clock and assigned to minutes by the corrected clock. Rows are read for this many
+seconds more on each side; rows with a larger difference are not read."""
 LIVE_S: Final = 600
-"""A cluster runs if its telemetry is at most this old, in s; its window then ends with the newest row."""
+"""A cluster counts as running if its telemetry is at most this old, in s; the window then ends with the newest row."""
 
 
 HISTORY_S: Final = 7 * 86_400
@@ -36,12 +38,12 @@ HISTORY_S: Final = 7 * 86_400
 
 
 class HealthError(ValueError):
-    """Nothing can be judged; the error's text is one line for the operator."""
+    """No cluster can be judged; the error's text is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The minutes [start, end) since 1970 of a cluster.   newest_s: of its newest row, s since 1970; None: no row."""
+    """The minutes [start, end) of a cluster.   newest_s: the newest row's time, s since 1970; None: there is no row."""
 
     cluster: str
     start: int
@@ -50,12 +52,12 @@ class Window:
 
     @property
     def since_s(self) -> float:
-        """The begin of the time of which rows are read, s since 1970."""
+        """The begin of the time range that is read, s since 1970."""
         return float(self.start * MINUTE_S - SLACK_S)
 
     @property
     def until_s(self) -> float:
-        """The end of the time of which rows are read, s since 1970."""
+        """The end of the time range that is read, s since 1970."""
         return float(self.end * MINUTE_S + SLACK_S)
 
 
@@ -64,14 +66,14 @@ def choose_window(
 ) -> Window:
     """Return the window to judge.
 
-    until: s since 1970; `now`, which is the newest telemetry if that is only some minutes old; `last`: the newest
-    telemetry, however old.
+    until: s since 1970, `now` or `last`. `now` means the time of the newest telemetry if that is at most `LIVE_S` old;
+    `last` means the time of the newest telemetry, regardless of its age.
     Raises: HealthError if it is not clear which cluster is meant; FileNotFoundError if the root is no directory.
     """
     newest = newest_by_cluster(root)
     if cluster is None:
         if len(newest) > 1:
-            raise HealthError(f"there is telemetry of {', '.join(sorted(newest))}: choose one by --cluster")
+            raise HealthError(f"there is telemetry of {', '.join(sorted(newest))}: choose one with --cluster")
         cluster = next(iter(newest), "")
     elif newest and cluster not in newest:
         raise HealthError(f"there is no telemetry of {cluster!r}, but of {', '.join(sorted(newest))}")
@@ -84,7 +86,7 @@ def choose_window(
 
 
 def newest_by_cluster(root: Path) -> dict[str, float]:
-    """Return the time of the newest row of a node, s since 1970, by cluster; from the footers of its last hour.
+    """Return the time of each cluster's newest `node` row, s since 1970, from the footers of the cluster's last hour.
 
     Raises: FileNotFoundError if the root is no directory.
     """
@@ -104,7 +106,7 @@ def newest_by_cluster(root: Path) -> dict[str, float]:
 
 
 def _newest(path: Path) -> int | None:
-    """Return the largest `ts` of a file, ms; None if the file cannot be read or has no statistics."""
+    """Return the largest `ts` in a file, in ms; None if the file cannot be read or has no statistics."""
     metadata = read_footer(path)
     if metadata is None:
         return None
@@ -122,7 +124,7 @@ def _newest(path: Path) -> int | None:
 
 
 def rows_hint(root: Path, window: Window) -> int:
-    """Return about how many rows will be read."""
+    """Return the approximate number of rows that will be read."""
     return sum(
         find(root, kind, window.since_s, window.until_s).rows for kind in ("node", "queue", "link", "event")
     )
@@ -148,7 +150,7 @@ def health(
 
 
 def judge_window(spark: "SparkSession", root: Path, window: Window, settings: Settings) -> Judged:
-    """Judge a window by its raw telemetry. Raises: FileNotFoundError if the root is no directory; OSError."""
+    """Judge a window from its raw telemetry. Raises: FileNotFoundError if the root is no directory; OSError."""
     facts = facts_of_files(spark, root, window)
     kept = _persisted(facts)
     try:
@@ -159,7 +161,7 @@ def judge_window(spark: "SparkSession", root: Path, window: Window, settings: Se
 
 
 def judge_facts(facts: MinuteFacts, root: Path, window: Window, settings: Settings) -> Judged:
-    """Judge a window by its facts."""
+    """Judge a window from its facts."""
     intake = intake_of(facts.node.sparkSession, root, window)
 
     def usual(queues: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
@@ -172,7 +174,7 @@ def judge_facts(facts: MinuteFacts, root: Path, window: Window, settings: Settin
 def usual_sizes(
     spark: "SparkSession", root: Path, window: Window, queues: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], float]:
-    """Return the p95 of the bytes that queues had at the ends of the hours of the last days, from stored rollups."""
+    """Return the p95 of each queue's size in bytes at the end of each hour of the last days, from stored rollups."""
     from pyspark.sql import functions as F
 
     start_s = window.start * MINUTE_S
@@ -190,7 +192,7 @@ def usual_sizes(
 
 
 def facts_of_files(spark: "SparkSession", root: Path, window: Window) -> MinuteFacts:
-    """Return the facts of a window's files. Rows that occur twice give the same facts, so none is dropped."""
+    """Return the facts of a window's files. Duplicate rows do not change the facts, so they are not dropped."""
     frames: dict[str, DataFrame] = {}
     for kind in RAW_KINDS:
         paths = [
@@ -212,7 +214,7 @@ def _persisted(facts: MinuteFacts) -> MinuteFacts:
 
 
 def intake_of(spark: "SparkSession", root: Path, window: Window) -> Intake:
-    """Return how the rows of a window were received: files that cannot be read, and the counts of collectors."""
+    """Return the problems in the telemetry of a window: files that cannot be read, and the counts of collectors."""
     torn: list[str] = []
     torn_rows: list[RowsSeen] = []
     unknown = 0
@@ -247,6 +249,6 @@ def intake_of(spark: "SparkSession", root: Path, window: Window) -> Intake:
 
 
 def _is_of(path: str, cluster: str) -> bool:
-    """True if a file is of a cluster, or of all of them."""
+    """True if a file belongs to the cluster or to all clusters."""
     of = [part for part in path.split("/") if part.startswith("cluster=")]
     return not of or unescape(of[0].removeprefix("cluster=")) == cluster

@@ -1,8 +1,8 @@
-"""The planner's input: the newest placement of a cluster, and the loads of a window of rollups.
+"""This module computes the planner's input: the newest topology of a cluster, and the loads from a window of rollups.
 
-A load is the greater of two: an exponentially weighted mean (a value loses half of its weight in about four hours),
-and the 95th percentile of hourly means, so that a nightly peak counts. Sums are of whole numbers and results are
-rounded, so that the same telemetry gives the same plan however it was partitioned.
+A load is the greater of an exponentially weighted mean (the half-life of a value is about four hours) and the 95th
+percentile of hourly means, so that a nightly peak counts. Sums are of integers and results are rounded, so that the
+plan does not depend on how the telemetry was partitioned.
 Source: spark §3.1, §6.8.
 """
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 TAU_S: Final = 6 * 3600
-"""The time constant of the weighted mean: a value of this age counts 1/e."""
+"""The time constant of the weighted mean in seconds: a value of this age has the weight 1/e."""
 SHARE: Final = 0.95
 CPU_DIGITS: Final = 4
-"""CPU is rounded to 1e-4 cores, bytes to whole ones."""
+"""The number of decimals to which cores are rounded; bytes are rounded to integers."""
 FRESH_MS: Final = 600_000
-"""A mirror's lag is used only if its row is at most this old."""
+"""A mirror's lag is used only if its row is at most this old, in ms."""
 MOVES_S: Final = 86_400
-"""The time in which planned moves are looked up, in seconds."""
+"""The time before the window's end in which moves by plans are looked up, in seconds."""
 
 _WEIGHT: Final = 10_000
 _GREATEST: Final = 10**13
-"""A greater value counts as this: sums of a week of them fit 64 bits."""
+"""Greater values are reduced to this one, so that weighted sums over a week fit into 64 bits."""
 
 
 def cluster_rows(
@@ -46,11 +46,10 @@ def cluster_rows(
     now: float,
     cluster: str | None = None,
 ) -> ClusterRows:
-    """Return a cluster with the loads of [since, until), s since 1970. now: when the plan is made.
+    """Return a cluster with the loads of [since, until).   since, until, now: s since 1970; now: the plan's time.
 
-    Coverage is the share of the time and of the copies of which there is telemetry; if the cluster's telemetry begins
-    later than `since`, the time before does not count. Raises: FileNotFoundError, TopologyMissing, and TopologyError
-    of
+    Coverage is the share of the time and of the copies for which there is telemetry. If the cluster's telemetry begins
+    later than `since`, the time before it is ignored. Raises: FileNotFoundError, TopologyMissing, and TopologyError of
     `spark_ops.planning.topology`.
     """
     root = Path(root).absolute()
@@ -83,7 +82,7 @@ def _only(rolled: Hours, cluster: str) -> Hours:
 
 
 def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
-    """Return the sources of the figures, for the plan."""
+    """Return facts about the sources of the figures, which the plan records."""
     return {
         "topology_at": snapshot.ts / 1000,
         "topologies_passed": snapshot.passed,
@@ -96,7 +95,7 @@ def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
 
 
 def _queue_loads(frame: "DataFrame", until: float) -> "DataFrame":
-    """Return one row for each queue: the loads of its master and of one mirror."""
+    """Return one row for each queue: the load of its master and that of its busiest mirror."""
     from pyspark.sql import functions as F
 
     is_master = F.col("role") == "master"
@@ -124,7 +123,7 @@ def _queue_loads(frame: "DataFrame", until: float) -> "DataFrame":
 
 
 def _latest(frame: "DataFrame", until: float) -> "DataFrame":
-    """Return a queue's state by its master; lag: its mirrors' largest lag; seen: the nodes with a replica's row."""
+    """Return each queue's last state from its master.   lag: maximum of its mirrors.   seen: nodes with a row of it."""
     from pyspark.sql import functions as F
 
     is_master = F.col("role") == "master"
@@ -139,7 +138,7 @@ def _latest(frame: "DataFrame", until: float) -> "DataFrame":
 
 
 def _rate(counter: str) -> "Column":
-    """Return a counter's rise per second; null where no time passed."""
+    """Return a counter's rise per second; null if no time passed."""
     from pyspark.sql import functions as F
 
     return F.try_divide(F.col(counter).cast("double") * 1000.0, F.col("ms").cast("double"))
@@ -148,14 +147,14 @@ def _rate(counter: str) -> "Column":
 def _estimates(
     by_hour: "DataFrame", subject: Sequence[str], values: "dict[str, Column]", until: float
 ) -> "DataFrame":
-    """Return each value's load over its hours, and its percentile as `_p95`; in whole numbers until the end."""
+    """Return the load from each value's hours, and its percentile as `_p95`; sums are of integers."""
     from pyspark.sql import functions as F
 
     age_s = F.greatest(F.lit(float(until)) - F.col("hour") - F.lit(1800.0), F.lit(0.0))
     weight = F.round(F.exp(-age_s / TAU_S) * _WEIGHT).cast("bigint")
     whole = by_hour.select(
         *subject,
-        # A value of a week ago still counts a little, or a queue that was last seen then would have no load.
+        # The weight is at least 1, so that a queue that was last seen a week ago has a load.
         F.greatest(weight, F.lit(1)).alias("weight"),
         *(
             F.when(value.isNotNull(), F.least(F.round(value), F.lit(_GREATEST)).cast("bigint")).alias(name)
@@ -200,7 +199,7 @@ def _with_loads(row: QueueRow, load: dict[str, Any] | None, moved_at: float) -> 
 
 
 def _node_loads(nodes: "DataFrame", queues: "DataFrame", until: float) -> "DataFrame":
-    """Return one row for each node: its capacities, and the part that is used by other things than queues."""
+    """Return one row for each node: its capacities, and its base load, which is not caused by queues."""
     from pyspark.sql import functions as F
 
     busy_us = (added("cpu_user_ms_total") + added("cpu_sys_ms_total")) * 1000
@@ -254,7 +253,7 @@ def _quotient(sum_: str, count: str) -> "Column":
 
 
 def _rest(whole: "Column", queues: str) -> "Column":
-    """Return a node's figure without its queues'; at least 0, since both are sampled at different moments."""
+    """Return a node's figure minus that of its queues; at least 0, since the two are sampled at different times."""
     from pyspark.sql import functions as F
 
     rest = whole - F.coalesce(F.col(queues), F.lit(0))
@@ -269,7 +268,8 @@ def _with_base(row: NodeRow, load: dict[str, Any] | None) -> NodeRow:
     free = (now["disk_free"] or 0) - (now["disk_limit"] or 0)
     return replace(
         row,
-        cores=hints.get("cpu_millicores", 1000) / 1000,  # a broker is one event loop: one core at most
+        cores=hints.get("cpu_millicores", 1000)
+        / 1000,  # a broker is one event loop, so it uses at most one core
         memory=_whole(now["mem_limit"]),
         disk=max(0.0, _whole(free + (load["queues_disk"] or 0))),
         fds=_whole(now["fd_limit"]),
@@ -283,7 +283,7 @@ def _with_base(row: NodeRow, load: dict[str, Any] | None) -> NodeRow:
 
 
 def _moves(spark: "SparkSession", root: Path, cluster: str, until: float) -> dict[tuple[str, str], float]:
-    """Return when queues were last moved by a plan, s since 1970, by vhost and queue."""
+    """Return the time at which a plan last moved each queue, s since 1970, by vhost and queue."""
     from pyspark.sql import functions as F
 
     events = read(spark, root, "event", since=until - MOVES_S, until=until).frame
@@ -299,7 +299,7 @@ def _coverage(
     nodes: dict[str, dict[str, Any]],
     window: tuple[float, float],
 ) -> float:
-    """Return the share of the time that live nodes reported, times the share of their copies that were seen."""
+    """Return the share of the time with rows of live nodes, times the share of their copies with rows."""
     up = {row.node for row in placed.nodes if row.is_up}
     length_ms = (window[1] - window[0]) * 1000
     if not up or length_ms <= 0:
@@ -315,7 +315,7 @@ def _coverage(
 
 
 def _rows(frame: "DataFrame") -> Iterator[dict[str, Any]]:
-    """Yield the rows of a small result, by Arrow: a million take seconds, not minutes. Maps are lists of pairs."""
+    """Yield the rows of a result by Arrow: a million rows take seconds, not minutes. Maps become lists of pairs."""
     for batch in frame.toArrow().to_batches():
         yield from batch.to_pylist()
 

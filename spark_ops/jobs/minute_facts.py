@@ -1,8 +1,8 @@
-"""On Spark, rows become facts about minutes; the batch job and the stream share this part.
+"""On Spark, rows are reduced to facts about minutes; the batch job and the stream share this code.
 
-A fact keeps the last row of a process in a minute and a few largest and least values; of the rows' sequence numbers
-one bit each is kept. The facts are the same in any order of rows and with rows that come twice, and facts of two parts
-of the rows can be merged: so a stream keeps the facts of each batch and judges as a batch does, late rows included.
+A fact has the last row of a process in a minute and some maxima and minima. Sequence numbers are kept as bitmaps. Facts
+do not depend on the order of rows or on duplicates, and facts of parts of the rows can be merged. A stream therefore
+keeps the facts of each micro-batch and gives the same result as the batch job, including late rows.
 Source: spark §2.1, §3.5, §6.18, §6.21.
 """
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SKEW_ERR_MS_MAX: Final = 1000
-"""The skew of a clock is subtracted from its times only if the skew's error is at most this, in ms."""
+"""A clock's skew is subtracted from its times only if the error of the skew is at most this, in ms."""
 BLOCK: Final = 64
-"""The sequence numbers in one word of bits."""
+"""The number of sequence numbers in one word of a bitmap."""
 RAW_KINDS: Final = ("node", "queue", "link", "event")
 TOLD_EVENTS: Final = (
     "failover",
@@ -31,15 +31,15 @@ TOLD_EVENTS: Final = (
     "node_stop",
     *(event for event in EVENTS if event.startswith("plan_step")),
 )
-"""The events that a rule reads."""
+"""The events that rules read; others are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The columns of the facts of a kind.
 
-    keys: identify the subject, beside cluster, boot_id and minute.   last: columns of the last row.
-    most, least: further columns, and the SQL of the values whose maximum or minimum they are.
+    keys: identify the subject, with cluster, boot_id and minute.   last: columns of the last row.
+    most, least: names of further columns, and the SQL expressions whose maximum or minimum they contain.
     """
 
     keys: tuple[str, ...]
@@ -54,7 +54,7 @@ class Shape:
 
 
 def _plain(of: type, *made: str) -> tuple[str, ...]:
-    """Return the fields of a fact's class that are plain columns of the last row."""
+    """Return the fields of a fact's class that are columns of the last row.   made: fields that are not."""
     return tuple(field.name for field in fields(of) if field.name not in ("minute", "boot", "mono_ms", *made))
 
 
@@ -78,7 +78,7 @@ _MADE: Final = {
     "cpu_ms_total": "cpu_user_ms_total + cpu_sys_ms_total",
     "group": "try_element_at(labels, 'group')",
 }
-"""The columns of facts that are computed from a row, and their SQL."""
+"""The columns of the last row that are computed, with their SQL expressions."""
 
 EVENT_COLUMNS: Final = ("cluster", "event_id", "minute", *(field.name for field in fields(EventFact)))
 
@@ -90,12 +90,12 @@ FACTS_VERSION: Final = content_hash(
         *((shape.all_keys, shape.last, dict(shape.most), dict(shape.least)) for shape in SHAPES.values()),
     ]
 )[7:15]
-"""A hash that changes with the columns of facts: a stream's stored facts are used only by the same version."""
+"""A hash of the columns of facts. A stream reads only stored facts with the same hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class MinuteFacts:
-    """Frames of facts by kind: node, queue, link as in `SHAPES`; events; rows: which rows there were, a bit each."""
+    """Frames of facts by kind.   node, queue, link: as in `SHAPES`.   rows: bitmaps of the sequence numbers."""
 
     node: "DataFrame"
     queue: "DataFrame"
@@ -108,7 +108,7 @@ FACT_KINDS: Final = tuple(field.name for field in fields(MinuteFacts))
 
 
 def known(frame: "DataFrame") -> "DataFrame":
-    """Return the rows whose schema is not too new, with the column `minute`."""
+    """Return the rows of known versions, with the column `minute`."""
     from pyspark.sql import functions as F
 
     is_sure = F.col("skew_err_ms") <= SKEW_ERR_MS_MAX
@@ -117,7 +117,7 @@ def known(frame: "DataFrame") -> "DataFrame":
 
 
 def too_new(frame: "DataFrame") -> "DataFrame":
-    """Return the rows whose schema is too new to be understood."""
+    """Return the rows whose version is unknown, because it is too new."""
     return frame.where(~_is_known())
 
 
@@ -128,7 +128,7 @@ def _is_known() -> "Column":
 
 
 def reduce(by_kind: "Mapping[str, DataFrame]") -> MinuteFacts:
-    """Reduce rows, by kind and as `known` returned them, to facts. Rows may come twice and in any order."""
+    """Reduce rows to facts.   by_kind: frames from `known`; rows may be in any order and contain duplicates."""
     numbers = None
     for kind in RAW_KINDS:
         frame = _numbers(by_kind[kind])
@@ -144,7 +144,7 @@ def reduce(by_kind: "Mapping[str, DataFrame]") -> MinuteFacts:
 
 
 def merge(facts: MinuteFacts) -> MinuteFacts:
-    """Merge the facts of parts of the rows to the facts of all rows."""
+    """Merge the facts of parts of the rows into the facts of all rows."""
     from pyspark.sql import functions as F
 
     def merged(frame: "DataFrame", shape: Shape) -> "DataFrame":
@@ -178,7 +178,7 @@ def within(facts: MinuteFacts, cluster: str, start: int, end: int) -> MinuteFact
 
 
 def columns(kind: str) -> "list[Column]":
-    """Return the columns of facts, flat: keys, largest and least values, `mono_ms` and columns of the last row."""
+    """Return the columns of flat facts: keys, maxima and minima, `mono_ms` and the columns of the last row."""
     from pyspark.sql import functions as F
 
     shape = SHAPES[kind]

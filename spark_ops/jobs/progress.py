@@ -1,4 +1,4 @@
-"""Spark's progress on stderr: nothing for a quick job, one rewritten line on a terminal, else a line at times."""
+"""Spark's progress on stderr: one updated line on a terminal, else a line every `LINE_S`; nothing for a quick job."""
 
 import sys
 import threading
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 QUICK_S: Final = 5.0
 LINE_S: Final = 30.0
-"""The time between two lines where output is not a terminal, in seconds."""
+"""The time between two lines if the output is not a terminal, in seconds."""
 _LOOK_S: Final = 0.5
 
 
 @contextmanager
 def progress(spark: "SparkSession", what: str, out: "IO[str] | None" = None) -> Iterator[None]:
-    """Show the progress of the `with` block once it has taken over `QUICK_S` seconds. out: stderr if None."""
+    """Show the progress of the `with` block after its first `QUICK_S` seconds.   out: None: stderr."""
     ended = threading.Event()
     told = _Told(what, out or sys.stderr)
     thread = threading.Thread(target=_follow, args=(spark.sparkContext, told, ended), daemon=True)
@@ -33,7 +33,7 @@ def progress(spark: "SparkSession", what: str, out: "IO[str] | None" = None) -> 
 
 
 def _follow(context: "SparkContext", told: "_Told", ended: threading.Event) -> None:
-    """Poll the tasks of the running stages and show them, until the end."""
+    """Poll the tasks of the active stages and show their number until `ended` is set."""
     started_at = time.monotonic()
     while not ended.wait(_LOOK_S):
         elapsed_s = time.monotonic() - started_at
@@ -57,7 +57,7 @@ class _Told:
         self._next_s = 0.0
 
     def tell(self, elapsed_s: float, done: int, tasks: int) -> None:
-        """Rewrite the line on a terminal, or, elsewhere, write another line if `LINE_S` have passed."""
+        """Update the line on a terminal; otherwise write a line if `LINE_S` have passed since the last one."""
         text = f"{self._what}: {elapsed_s:.0f} s" + (f", {done} of {tasks} tasks" if tasks else "")
         if self._is_terminal:
             self._out.write("\r" + text.ljust(self._width))

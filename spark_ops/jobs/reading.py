@@ -1,7 +1,7 @@
-"""Raw telemetry as a Spark frame: of the newest schema, of the rows that count, each once.
+"""This module reads raw telemetry into a Spark frame: live files only, with our schema and without duplicates.
 
-The schema is never inferred and never merged: a column that a file lacks is null, an unknown one is ignored
-(spark §2.7). Rows that are left out are reported, so that no reader takes a part for the whole.
+The schema is never inferred or merged: a column that a file lacks is null, and an unknown column is ignored (spark
+§2.7). The result says which rows were left out, so that no reader takes incomplete data for complete data.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Read:
     """The result of a read.
 
-    frame: with all fields of the kind; empty if there is nothing.   torn: files that cannot be read, relative to the
-    root.   unknown_versions: rows that are of a schema too new for us.   rows: in the files, before duplicates and
-    rows outside of the time were dropped.
+    frame: has all fields of the kind; empty if there are no rows.   torn: unreadable files, relative to the root.
+    unknown_versions: number of rows of a version that is too new.   rows: number of rows in the files, including
+    duplicates and rows outside the time range.
     """
 
     frame: "DataFrame"
@@ -42,7 +42,7 @@ def read(
 ) -> Read:
     """Read the rows of a kind whose `ts` is in [since, until); s since 1970, None: no limit.
 
-    found: the result of `find` for the same arguments, if the caller has it (for the size of the session).
+    found: the result of `find` for the same arguments, if the caller has it already.
     Raises: FileNotFoundError if the root is no directory.
     """
     if found is None:
@@ -71,15 +71,15 @@ def read(
 
 
 def load(spark: "SparkSession", paths: list[Path], wanted: "StructType") -> "DataFrame":
-    """Load Parquet files, named one by one, with the columns of a schema. Paths are literal, also with `*` or `[`."""
+    """Load Parquet files with the columns of a schema. Paths are literal, even if they contain `*` or `[`."""
     reader = spark.read.schema(wanted).option("__globPaths__", "false")
-    # The footers were read. A page that is damaged still ends its file's rows, not the job.
+    # The footers are intact. After a damaged page Spark skips the rest of the file instead of failing the job.
     reader = reader.option("ignoreCorruptFiles", "true")
     return reader.parquet(*(f"file://{path}" for path in paths))
 
 
 def schema(kind: Kind) -> "StructType":
-    """Return the columns of a kind, all of which may be null."""
+    """Return the schema of a kind; all columns are nullable."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(name, spark_type(of)) for name, of in FIELDS[kind].items()])

@@ -1,7 +1,7 @@
-"""A rollup is an hour of telemetry as sums that can be added up again; later jobs read it instead of raw rows.
+"""A rollup aggregates an hour of telemetry into sums that can be merged; later jobs read it instead of raw rows.
 
-A rollup is a function of its rows alone, to the last bit and in whatever order they come: all sums are of whole
-numbers. So rolling up an hour again gives the same file, and rollups of parts, merged, are the rollup of the whole.
+All sums are of integers, so that a rollup does not depend on the order of its rows, not even in the last bit. Rolling
+up an hour again gives the same values, and merging the rollups of parts of the rows gives the rollup of all rows.
 Source: spark §3.1, §6.20; columns: `rollup_fields`.
 """
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 HOUR_MS: Final = 3_600_000
 
 _GREATEST: Final = 2**47
-"""A gauge that is greater (140 TB) counts as this, so that sums of its squares fit."""
+"""Greater values of a gauge are reduced to this one (140 TB), so that sums of squares do not overflow."""
 _SPLIT: Final = float(2**45)
-"""A sum of products is kept as two sums of whole numbers: multiples of this, and the rest. One bigint would overflow,
-doubles depend on the order of rows, and decimals cost three times as much."""
+"""A sum of products is kept as two sums of integers: multiples of this, and the remainders. One bigint would overflow,
+sums of doubles depend on the order of rows, and decimals take three times as long."""
 _LANES: Final = 3
 _LANE_BITS: Final = 21
-"""Three buckets of a spread are counted in one bigint, with this many bits each."""
+"""The number of bits of one bucket's count. Counts of `_LANES` buckets of a spread are packed into one bigint."""
 
 BROADCAST_ROWS: Final = 50_000_000
-"""Below so many raw rows, the keys of the first and last rows are broadcast: they fit into each worker's memory."""
+"""Below this number of raw rows the keys of first and last rows are broadcast: they fit into a worker's memory."""
 
 
 def rollup(frame: "DataFrame", kind: RollupKind, *, rows_hint: int = 0) -> "DataFrame":
-    """Return the rollup of raw rows, each of which occurs once. rows_hint: about how many rows there are."""
+    """Return the rollup of raw rows without duplicates.   rows_hint: the approximate number of rows."""
     from pyspark.sql import functions as F
 
     fields = ROLLUPS[kind]
@@ -46,7 +46,7 @@ def rollup(frame: "DataFrame", kind: RollupKind, *, rows_hint: int = 0) -> "Data
 
 
 def _aggregates(fields: RollupFields) -> "list[Column]":
-    """Return the aggregates for one hour of one subject. All buffers are numbers, so that no row has to be sorted."""
+    """Return the aggregates for one hour of one subject. All are numbers, so Spark need not sort the rows."""
     from pyspark.sql import functions as F
 
     made = [F.count(F.lit(1)).alias("n"), F.coalesce(F.sum("interval_ms"), F.lit(0)).alias("covered_ms")]
@@ -67,7 +67,7 @@ def _aggregates(fields: RollupFields) -> "list[Column]":
 def _moments(name: str) -> "list[Column]":
     from pyspark.sql import functions as F
 
-    # `least` and `greatest` pass over nulls.
+    # `least` and `greatest` ignore nulls.
     is_there = F.col(name).isNotNull()
     y = F.greatest(F.least(F.col(name).cast("bigint"), F.lit(_GREATEST)), F.lit(-_GREATEST))
     x, y = F.when(is_there, F.col("ts") - F.col("hour_ms")), F.when(is_there, y)
@@ -81,7 +81,7 @@ def _moments(name: str) -> "list[Column]":
 
 
 def _fit(name: str) -> "Column":
-    """Return the sums of `_moments` as one column."""
+    """Return the sums from `_moments` as one struct column."""
     from pyspark.sql import functions as F
 
     def number(key: str) -> "Column":
@@ -99,10 +99,10 @@ def _fit(name: str) -> "Column":
 
 
 def bucket(value: "Column", spread: Spread) -> "Column":
-    """Return the number of the bucket that a value falls in; null for null."""
+    """Return the number of the bucket that contains a value; null for null."""
     from pyspark.sql import functions as F
 
-    # log2(8) may be a little below 3; no whole number below a power of 2 is that near to it.
+    # Rounding may make log2(8) less than 3. The tolerance is too small to change the result of another integer.
     above = F.floor(F.log2(value.cast("double") / spread.unit) + 1e-10).cast("int") + 1
     return F.when(value < spread.unit, 0).when(value >= spread.unit, F.least(above, F.lit(BUCKETS - 1)))
 
@@ -130,7 +130,7 @@ def _unpacked(name: str) -> "Column":
 
 
 def _with_ends(sums: "DataFrame", frame: "DataFrame", fields: RollupFields, *, is_small: bool) -> "DataFrame":
-    """Add the columns `first` and `last`. They are joined: to aggregate texts and lists, Spark would sort all rows."""
+    """Add the columns `first` and `last` by a join, since Spark would sort all rows to aggregate strings and lists."""
     from pyspark.sql import functions as F
 
     identity = ["node", "boot_id", "seq"]
@@ -153,10 +153,10 @@ def _with_ends(sums: "DataFrame", frame: "DataFrame", fields: RollupFields, *, i
 def merge(
     frame: "DataFrame", kind: RollupKind, *, since_s: int | None = None, only: Collection[str] | None = None
 ) -> "DataFrame":
-    """Merge rollups of the same subjects: by hour, or, from `since_s` on, all hours together.
+    """Merge rollups of the same subject: those of the same hour, or, with `since_s`, those of all hours.
 
-    The result has the same columns; `hour` is then `since_s`, and x counts from it. only: fields that are wanted;
-    the result then has no others, and no `first` and `last`: Spark needs seconds just to analyse all columns.
+    The result has the same columns. With `since_s`, `hour` is `since_s`, and x of the fits counts from it.
+    only: the result has only these fields, and no `first` and `last`; Spark takes seconds to analyse all columns.
     """
     from pyspark.sql import functions as F
 
@@ -182,11 +182,11 @@ def merge(
     return moved.groupBy(*fields.subject, "hour").agg(*made)
 
 
-# The columns of these are SQL text: made call by call, the calls to Java alone take longer than the query.
+# The following functions use SQL text, because building columns by single calls to Java takes longer than the query.
 
 
 def _shifted(fit: str) -> "Column":
-    """Return a fit whose x begins earlier by the column `shift`, in ms."""
+    """Return a fit whose origin of x is earlier by the column `shift`, in ms."""
     from pyspark.sql import functions as F
 
     columns = {
@@ -215,14 +215,14 @@ def _counted(spread: str) -> "Column":
 
 
 def slope_per_s(fit: str) -> "Column":
-    """Return how much a gauge rises per second, by the straight line through its values; null if there is none."""
+    """Return the slope per second of the line through a gauge's values; null if there is no line."""
     from pyspark.sql import functions as F
 
     return F.expr(f"try_divide({_cross(fit, 'x', 'y')}, {_cross(fit, 'x', 'x')}) * 1000D")
 
 
 def r_squared(fit: str) -> "Column":
-    """Return how well the line of `slope_per_s` fits, 0 to 1; null if all values are the same or there is no line."""
+    """Return R² of the line of `slope_per_s`, 0 to 1; null if all values are equal or there is no line."""
     from pyspark.sql import functions as F
 
     joint = _cross(fit, "x", "y")
@@ -237,7 +237,7 @@ def mean(fit: str) -> "Column":
 
 
 def _cross(fit: str, a: str, b: str) -> str:
-    """Return the SQL of n Σab - Σa Σb, exact until it becomes a double; null if it overflows."""
+    """Return the SQL of n Σab - Σa Σb as a double, computed exactly before the conversion; null on overflow."""
     scaled = f"try_multiply(cast({fit}.n as decimal(38,0)), {fit}.{a}{b})"
     return f"cast(try_subtract({scaled}, try_multiply({fit}.{a}, {fit}.{b})) as double)"
 
@@ -245,7 +245,7 @@ def _cross(fit: str, a: str, b: str) -> str:
 def with_percentile(frame: "DataFrame", column: str, name: str, share: float, spread: Spread) -> "DataFrame":
     """Add a column with an estimate of the value that `share` of a gauge's values do not exceed; null without values.
 
-    It is never off by more than a bucket, a factor of 2. Step by step: one expression for all would be huge.
+    The error is at most one bucket, a factor of 2. Intermediate columns keep the expressions small.
     """
     from pyspark.sql import functions as F
 
@@ -264,14 +264,14 @@ def with_percentile(frame: "DataFrame", column: str, name: str, share: float, sp
 
 
 def added(name: str, first: str = "min", last: str = "max") -> "Column":
-    """Return how much a counter rose in a row's time."""
+    """Return how much a counter rose in the time of a rollup's row."""
     from pyspark.sql import functions as F
 
     return F.col(f"{name}_{last}") - F.col(f"{name}_{first}")
 
 
 def histogram_added(name: str) -> "Column":
-    """Return how much each bucket of a histogram of counters rose from the first to the last row; null if unknown."""
+    """Return how much each bucket of a histogram rose between the first and the last row; null if unknown."""
     from pyspark.sql import functions as F
 
     rise = F.zip_with(

@@ -1,17 +1,17 @@
-"""The fields that a rollup keeps of each kind of telemetry, and the names of its columns.
+"""The fields of each kind of telemetry that a rollup has, and the names of its columns.
 
-A rollup has one row for each subject, process and hour. Counters of one process only rise, so their least and greatest
-value tell how much was added, and a restart needs no look at neighbours (spark §3.1). A queue's replica has one row
-for each of its roles, since a master's costs are not a mirror's.
+A rollup has one row for each subject, process and hour. Counters of one process only rise, so the rise of a counter is
+its maximum minus its minimum, and restarts need no special treatment (spark §3.1). A queue's replica has one row for
+each of its roles, since the cost of a master is not that of a mirror.
 
     hour                 s since 1970
-    n, covered_ms        rows, and the time that they stand for: the sum of interval_ms
+    n, covered_ms        number of rows, and the time that they cover: the sum of interval_ms
     first_seq, last_seq, first_ts, last_ts
     X_min, X_max         of counters, of mono_ms and of gauges
-    X_fit                sums for a line through a gauge: n, x, y, xx, xy, yy; x in ms since the hour's begin; exact
-    X_spread             how often a gauge was in each of 32 buckets, see `Spread`
-    unsynced_ms          of a queue's replica: how long it was not synchronised
-    first, last          other fields as the first and the last row had them
+    X_fit                exact sums for a regression of a gauge: n, x, y, xx, xy, yy; x in ms since the hour's begin
+    X_spread             histogram of a gauge with 32 buckets, see `Spread`
+    unsynced_ms          of a queue's replica: the time in which it was not synchronised
+    first, last          other fields of the first and of the last row
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class RollupFields:
     last: tuple[str, ...]
     has_sync: bool = False
     extremes: tuple[str, ...] = field(init=False)
-    """All fields whose least and greatest value are kept."""
+    """All fields whose minimum and maximum are kept."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "extremes", ("mono_ms", *self.counters, *self.gauges))

@@ -1,10 +1,10 @@
-"""Rollups on disk: this module finds the hours that need one, writes it whole, and reads the hours that a job needs.
+"""Rollups on disk: this module finds the hours that need a rollup, writes it atomically, and reads rollups for jobs.
 
     <root>/v1/kind=rollup1h-queue/dt=2026-11-22/hour=13/rollup-<hash>.parquet
-    …/hour=13/_rollup.json       which file counts, and what it was made of
+    …/hour=13/_rollup.json       the valid file, and a hash of its input
 
-The hash is of the names and sizes of the raw files: late rows make another one, so that only the hours they belong to
-are rolled up again. Source: spark §2.7, §3.1.
+The hash is that of the names and sizes of the raw files. Late rows change the hash, so that only their hours are
+rolled up again. Source: spark §2.7, §3.1.
 """
 
 import json
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 FORMAT: Final = "spark-ops-rollup/1"
 RECORD: Final = "_rollup.json"
 BATCH_ROWS: Final = 20_000_000
-"""One job rolls up at most so many raw rows (or one hour, if that has more)."""
+"""The maximal number of raw rows in one Spark job; an hour with more rows is a job of its own."""
 
 _SCRATCH: Final = "_scratch-"
 _SCRATCH_S: Final = 86400.0
-"""A scratch directory that is older (in seconds) was left by a job that died."""
+"""A scratch directory that is older (in seconds) is left over from a dead job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """The result for one hour: rows of the rollup, and of the raw files before duplicates were dropped."""
+    """The result for one hour.   rows: rows of the rollup.   raw_rows: rows of the raw files, including duplicates."""
 
     kind: RollupKind
     hour_s: int
@@ -51,7 +51,7 @@ class Rolled:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """Rolled up hours.   frame: as `rollup` makes it.   torn, unknown_versions: of the raw rows that were read.
+    """The rollup of some hours.   frame: as `rollup` returns it.   torn, unknown_versions: as in `reading.Read`.
 
     hours: number of hours.   computed: number of hours for which raw rows had to be read.
     """
@@ -64,12 +64,12 @@ class Hours:
 
 
 def kind_of(kind: RollupKind) -> str:
-    """Return the name that rollups of a kind have in paths."""
+    """Return the name of a kind's rollups in paths."""
     return f"rollup1h-{kind}"
 
 
 def inputs_hash(root: Path, hour: HourFiles) -> str:
-    """Return a hash of the files and columns from which a rollup is made. Raises: OSError."""
+    """Return a hash of the input files and the columns of a rollup. Raises: OSError."""
     files = sorted([str(path.relative_to(root)), path.stat().st_size] for path in hour.paths)
     columns = {kind: [str(fields)] for kind, fields in ROLLUPS.items()}
     return content_hash([FORMAT, files, content_hash(columns)]).removeprefix("sha256:")
@@ -78,9 +78,9 @@ def inputs_hash(root: Path, hour: HourFiles) -> str:
 def stored(
     root: Path, kind: RollupKind, since: float | None, until: float | None
 ) -> dict[int, tuple[Path, str]]:
-    """Return the stored rollups by the hour's begin in s: the file, and the hash of its inputs.
+    """Return the file and the hash of the input of each stored rollup, by the hour's begin in s since 1970.
 
-    A rollup that is torn, or whose record is malformed, is left out.
+    A rollup whose file is torn or whose record is malformed is left out.
     """
     found = {}
     for hour_s, folder in hour_folders(root, kind_of(kind), since, until):
@@ -97,7 +97,7 @@ def stored(
 
 
 def stale(root: Path, kind: RollupKind, found: Found) -> list[HourFiles]:
-    """Return the hours with raw files that have no rollup, or one made of other files. Raises: OSError."""
+    """Return the hours with raw files whose rollup is missing or was computed from other files. Raises: OSError."""
     there = stored(root, kind, None, None)
     return [hour for hour in found.hours if there.get(hour.hour_s, (None, ""))[1] != inputs_hash(root, hour)]
 
@@ -105,7 +105,7 @@ def stale(root: Path, kind: RollupKind, found: Found) -> list[HourFiles]:
 def write(
     spark: "SparkSession", root: Path, kind: RollupKind, hours: Iterable[HourFiles]
 ) -> Iterator[Rolled]:
-    """Roll up hours, in batches, and store the results. An hour is stored whole or not at all. Raises: OSError."""
+    """Roll up hours in batches and store the results, each hour atomically. Raises: OSError."""
     _sweep(kind_directory(root, kind_of(kind)))
     for batch in _batches(hours):
         inputs = {hour.hour_s: inputs_hash(root, hour) for hour in batch}
@@ -122,7 +122,7 @@ def write(
 
 
 def _save(frame: "DataFrame", kind: RollupKind, scratch: Path, hours: int) -> None:
-    """Write a folder for each hour with one file, whose rows are in the order of subjects."""
+    """Write a folder for each hour with one file, whose rows are sorted by subject."""
     from pyspark.sql import functions as F
 
     scratch.parent.mkdir(parents=True, exist_ok=True)
@@ -132,13 +132,13 @@ def _save(frame: "DataFrame", kind: RollupKind, scratch: Path, hours: int) -> No
 
 
 def _keep(root: Path, kind: RollupKind, hour: HourFiles, inputs: str, scratch: Path) -> int:
-    """Move an hour's file to its folder, and remove the file that it replaces. Returns: its rows."""
+    """Move an hour's file to its folder and remove the old files there. Returns: the number of rows."""
     folder = hour_folder(root, kind_of(kind), hour.hour_s)
     folder.mkdir(parents=True, exist_ok=True)
     made = sorted((scratch / f"part={hour.hour_s}").glob("*.parquet"))
     assert len(made) <= 1, "an hour is in one partition"
     if not made:
-        return 0  # all rows are too new for us
+        return 0  # all rows have a version that is too new
     with made[0].open("rb") as file:
         os.fsync(file.fileno())
     footer = read_footer(made[0])
@@ -155,9 +155,9 @@ def _keep(root: Path, kind: RollupKind, hour: HourFiles, inputs: str, scratch: P
 
 
 def hours(spark: "SparkSession", root: Path, kind: RollupKind, *, since: float, until: float) -> Hours:
-    """Return the rollup of [since, until), s since 1970: from disk where it is valid, else computed from raw rows.
+    """Return the rollup of [since, until), s since 1970: stored hours if they are valid, else computed from raw rows.
 
-    An hour that is cut by the limits is computed from its raw rows, if they still exist. Nothing is written.
+    An hour that is only partly in the range is computed from its raw rows, if they still exist. Nothing is written.
     """
     root = root.absolute()
     raw = find(root, kind, since, until)
@@ -185,14 +185,14 @@ _SCHEMAS: "dict[RollupKind, StructType]" = {}
 
 
 def rollup_schema(spark: "SparkSession", kind: RollupKind) -> "StructType":
-    """Return the columns of a rollup; Spark works them out once for each kind."""
+    """Return the schema of a rollup, which Spark computes once for each kind."""
     if kind not in _SCHEMAS:
         _SCHEMAS[kind] = rollup(spark.createDataFrame([], schema(kind)), kind).schema
     return _SCHEMAS[kind]
 
 
 def _is_one_of(hours_s: Iterable[int]) -> Any:
-    """Return the condition for these hours: a row in a wrong hour's folder must not replace its own hour's rollup."""
+    """Return the condition for rows of these hours. A row in a wrong hour's folder must not replace a rollup."""
     from pyspark.sql import functions as F
 
     return F.col("hour").isin(*hours_s)
@@ -210,7 +210,7 @@ def _batches(hours_: Iterable[HourFiles]) -> Iterator[list[HourFiles]]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove scratch directories of jobs that died."""
+    """Remove the scratch directories of dead jobs."""
     for scratch in folder.glob(f"{_SCRATCH}*"):
         if time.time() - scratch.stat().st_mtime > _SCRATCH_S:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""A SparkSession is made and ended only here.
+"""This module creates and stops SparkSessions; no other module does.
 
-Embedded, everything is chosen here: a quiet JVM on loopback that leaves nothing behind. Under `spark-submit` master,
-memory, partitions and logs are the submitter's; only what our figures depend on (UTC, partition columns are text) is
-set. JVM flags cannot change once it runs, so `rows_hint` is needed first: below a million rows the better compiler
-costs more than it saves. Source: spark §4.
+An embedded session has all settings from here: a JVM on loopback that logs only errors and removes its files. Under
+`spark-submit` the operator chooses master, memory, partitions and logs, and only the settings that affect results are
+set here (UTC, partition columns as strings). JVM flags cannot be changed after the start, so the caller passes
+`rows_hint`: for fewer than a million rows the JVM's second compiler costs more time than it saves. Source: spark §4.
 """
 
 import os
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 C2_ROWS: Final = 1_000_000
-"""A session for so many rows or more gets the JVM's second compiler, which is then worth its start (spark §4)."""
+"""A session for at least this many rows uses the JVM's second compiler, C2 (spark §4)."""
 LARGE_ROWS: Final = 20_000_000
-"""Above so many rows the heap is 4 GB instead of 2."""
+"""Above this number of rows the heap is 4 GB instead of 2 GB."""
 ROWS_PER_PARTITION: Final = 2_000_000
 PARTITIONS_MIN: Final = 4
 PARTITIONS_MAX: Final = 200
@@ -33,7 +33,7 @@ PARTITIONS_MAX: Final = 200
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # The files of a read are named one by one; Spark need not list them by a job of its own.
+    # A read lists its files explicitly, so Spark needs no job to discover them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 
@@ -46,19 +46,19 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
-# What it logs comes as an exception too.
+# Its messages are also raised as exceptions.
 logger.query.name = org.apache.spark.sql.catalyst.trees.SQLQueryContextLogger
 logger.query.level = off
 """
 
 
 def is_submitted() -> bool:
-    """True if `spark-submit` started this process: it then chooses the settings."""
+    """True if `spark-submit` started this process; the operator then chooses the settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def settings(rows_hint: int, directory: Path) -> dict[str, str]:
-    """Return the settings of an embedded session for so many rows; all temporary files go to the directory."""
+    """Return the settings of an embedded session.   directory: for all temporary files."""
     flags = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     if rows_hint < C2_ROWS:
         flags += " -XX:TieredStopAtLevel=1"
@@ -85,10 +85,10 @@ def settings(rows_hint: int, directory: Path) -> dict[str, str]:
 def session(
     name: str, *, rows_hint: int = 0, master: str | None = None, extra: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """Yield a session for one job; an active one is reused and stays open.
+    """Yield a session for one job; an active session is reused and stays open.
 
-    rows_hint: about how many rows will be read.   master: None: all cores of this machine.   extra: settings that
-    override ours. Ctrl-C cancels the running query. Raises: EngineError for all that Spark raises, in one line.
+    rows_hint: approximate number of rows that will be read.   master: None: all cores of this machine.   extra:
+    settings that override ours. Ctrl-C cancels the running query. Raises: EngineError, in one line, for Spark's errors.
     """
     packages("pyspark", "pyarrow")
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -143,13 +143,13 @@ def _embedded(name: str, rows_hint: int, master: str, extra: Mapping[str, str]) 
 
 
 def _start(name: str, chosen: Mapping[str, str], directory: Path) -> "SparkSession":
-    """Start the JVM with its output in a file, of which the last line is shown only if the start fails."""
+    """Start the JVM with its output in a file; if the start fails, the error has the file's last line."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    # Workers would otherwise be the `python3` of PATH.
+    # Workers would otherwise run the `python3` of PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if chosen["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,16 +1,15 @@
-"""`health --follow` turns files into facts batch by batch, and judges the stored facts as a batch job judges.
+"""`health --follow` reduces files to facts in micro-batches, and judges the stored facts as the batch job does.
 
-The stream itself keeps no state: each micro-batch writes the facts of its rows below its own number, so a batch that
-is
-repeated after a crash replaces itself, and late rows are merged like all others. A minute is judged when
-the newest row is `WATERMARK_S` past it. Findings have stable ids, and each judgement is one file: the findings raised
-and cleared since the one before. Raising takes 3 of 5 minutes and clearing 10 (`spark_ops.health.minutes`).
+The stream has no state of its own. Each micro-batch writes the facts of its rows to a directory named by its number,
+so that a batch that is repeated after a crash replaces its first result; facts of late rows are merged like all others.
+A minute is judged when the newest row is `WATERMARK_S` later. Findings have stable ids. Each judgement is one file with
+the findings that were raised and cleared since the previous judgement (rules: `spark_ops.health.minutes`).
 
-    <root>/_health/<cluster>/<versions>/checkpoint/            Spark's: which files were read
+    <root>/_health/<cluster>/<versions>/checkpoint/            Spark's checkpoint: which files were read
     …/facts/batch=<first>-<last>/<kind>/*.parquet, DONE        facts of these batches
-    …/judged/<end>.json                                        a judgement, `end` is the first minute after it
+    …/judged/<end>.json                                        a judgement of the minutes before `end`
 
-A checkpoint is of one cluster, this query and one version of facts; a new version begins anew.
+A checkpoint belongs to one cluster, this query and one version of facts; another version starts with a new checkpoint.
 Source: spark §3.5, §6.18, §6.21.
 """
 
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
 
 WATERMARK_S: Final = 120
 FILES_MAX: Final = 500
-"""The most files of one micro-batch."""
+"""The maximal number of files in one micro-batch; further files wait for the next one."""
 PARTS_MAX: Final = 40
-"""The most batches whose facts are kept apart; more are merged to one."""
+"""The maximal number of parts, that is, of directories of facts; more parts are merged into one."""
 JUDGED_MAX: Final = 1000
 DIRECTORY: Final = "_health"
 _DONE: Final = "DONE"
@@ -57,7 +56,7 @@ _PART: Final = re.compile(r"batch=(\d+)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The changes that a judgement brought.   document: the health document.   raised, cleared: ids of findings."""
+    """A judgement and its changes.   document: the health document.   raised, cleared: ids of findings."""
 
     document: dict[str, Any]
     raised: tuple[str, ...]
@@ -65,7 +64,7 @@ class Change:
 
 
 class Store:
-    """The facts and judgements that a stream of one cluster stores on disk."""
+    """The facts and judgements on disk of one cluster's stream."""
 
     def __init__(self, root: Path, cluster: str) -> None:
         self.directory = root / DIRECTORY / (escape(cluster) or "_none") / f"v{VERSION}-{FACTS_VERSION}"
@@ -80,7 +79,7 @@ class Store:
         return self.directory / "checkpoint"
 
     def write(self, first: int, last: int, facts: MinuteFacts) -> None:
-        """Store the facts of batches, and replace those stored before. Parts without their `DONE` file are not read."""
+        """Store the facts of batches as a part, and replace that part. A part without the file `DONE` is not read."""
         part = self.facts / f"batch={first}-{last}"
         shutil.rmtree(part, ignore_errors=True)
         for kind in FACT_KINDS:
@@ -88,7 +87,7 @@ class Store:
         write_atomically(part / _DONE, b"")
 
     def parts(self) -> list[tuple[int, int, Path]]:
-        """Return the finished parts that are not contained in another one, in order."""
+        """Return the first and last batch and the path of each complete part that no other part contains, in order."""
         found = []
         for path in self.facts.iterdir():
             match = _PART.fullmatch(path.name)
@@ -101,7 +100,7 @@ class Store:
         return whole
 
     def read(self, spark: "SparkSession", parts: list[tuple[int, int, Path]]) -> MinuteFacts:
-        """Return the facts of some parts, merged."""
+        """Return the merged facts of some parts."""
 
         def of(kind: str) -> "DataFrame":
             paths = [f"file://{path / kind}" for _, _, path in parts]
@@ -110,7 +109,7 @@ class Store:
         return merge(MinuteFacts(of("node"), of("queue"), of("link"), of("event"), of("rows")))
 
     def tidy(self, spark: "SparkSession", oldest_minute: int) -> None:
-        """Merge the parts if they are many, drop facts before `oldest_minute` then, and remove old judgements."""
+        """Merge more than `PARTS_MAX` parts, without facts before `oldest_minute`, and remove old judgements."""
         parts = self.parts()
         if len(parts) > PARTS_MAX:
             merged = self.read(spark, parts)
@@ -127,7 +126,7 @@ class Store:
             path.unlink()
 
     def last(self) -> dict[str, Any] | None:
-        """Return the latest judgement that can be read; None if there is none."""
+        """Return the latest readable judgement; None if there is none."""
         for path in sorted(self.judged.glob("*.json"), reverse=True):
             try:
                 document: dict[str, Any] = json.loads(path.read_bytes())
@@ -137,7 +136,7 @@ class Store:
         return None
 
     def judge(self, document: dict[str, Any], end: int) -> Change:
-        """Store a judgement. Returns: its changes against the one before; none if this time was judged before."""
+        """Store a judgement. Returns: the changes since the previous judgement; empty if `end` was judged already."""
         last = self.last()
         before = set() if last is None else set(last["standing"])
         now = [finding["id"] for finding in document["findings"]]
@@ -151,7 +150,7 @@ class Store:
 
 
 def raw_schema() -> "StructType":
-    """Return the columns of all kinds of rows; columns of one name have the same type."""
+    """Return the columns of all kinds of rows; columns with the same name have the same type."""
     from pyspark.sql.types import StructType
 
     columns = {field.name: field for kind in RAW_KINDS for field in schema(kind).fields}
@@ -168,10 +167,10 @@ def start(
     every_s: float = 60.0,
     files_max: int = FILES_MAX,
 ) -> "StreamingQuery":
-    """Start the query that turns files into facts. is_once: process the existing files, then end."""
+    """Start the query that reduces files to facts.   is_once: process the existing files, then stop."""
     from pyspark.sql import functions as F
 
-    # A glob may match nothing yet. Merged files hold only rows of raw files, which were read.
+    # The glob may match nothing yet. Merged files are excluded, since their rows were read from raw files.
     paths = f"file://{root}/{VERSION_DIRECTORY}/kind={{{','.join(RAW_KINDS)}}}"
     stream = (
         spark.readStream.schema(raw_schema())
@@ -212,7 +211,7 @@ def judge_store(
     settings: Settings,
     now_s: float | None = None,
 ) -> Change | None:
-    """Judge the stored facts; None if there are none. now_s: the time; None: the window ends with the newest row."""
+    """Judge the stored facts; None if there are none.   now_s: s since 1970; None: the newest row ends the window."""
     from pyspark.sql import functions as F
 
     parts = store.parts()
@@ -222,10 +221,10 @@ def judge_store(
     row = facts.node.where(F.col("cluster") == F.lit(cluster)).agg(F.max("minute")).first()
     if row is None or row[0] is None:
         return None
-    # The newest minute may have begun just now.
+    # The newest minute may be incomplete.
     end = int(row[0]) + 1 - WATERMARK_S // MINUTE_S
     if now_s is not None and now_s - (int(row[0]) + 1) * MINUTE_S > LIVE_S:
-        end = int(now_s // MINUTE_S)  # the nodes have stopped writing, so the window ends at the clock's time
+        end = int(now_s // MINUTE_S)  # the nodes have stopped writing, so the window ends now
     window = Window(cluster, end - max(1, round(window_s / MINUTE_S)), end, None)
     judged = judge_facts(facts, root, window, settings)
     created = now_s if now_s is not None else float(end * MINUTE_S)
@@ -244,9 +243,9 @@ def follow(
     every_s: float,
     now: Callable[[], float],
 ) -> Iterator[Change]:
-    """Judge every `every_s` seconds, also without new files, until the caller stops the generator.
+    """Judge every `every_s` seconds, even without new files, until the caller closes the generator.
 
-    Raises: StreamingQueryException when the query fails.
+    Raises: StreamingQueryException if the query fails.
     """
     store = Store(root, cluster)
     query = start(spark, root, store, cluster, is_once=False, every_s=every_s)

@@ -1,10 +1,10 @@
-"""spark-ops as files for `spark-submit`: an archive of its modules, and the script that is run.
+"""This module packages spark-ops for `spark-submit`: an archive of its modules, and a script that runs them.
 
     python -m spark_ops.jobs.submit DIR
     spark-submit --master … --py-files DIR/spark_ops.zip DIR/spark_ops_main.py rollup ROOT
 
-Equal sources give equal archives. The machines of the cluster need pyarrow, but no Fluffle; ROOT has to be a directory
-that all of them see under the same name. Source: spark §5.
+Equal sources give equal archives. The machines of the Spark cluster need pyarrow, but not Fluffle. ROOT must be a
+directory that all of them can access under the same path. Source: spark §5.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import spark_ops
 ARCHIVE: Final = "spark_ops.zip"
 ENTRY: Final = "spark_ops_main.py"
 
-_BEGIN: Final = '''"""What spark-submit runs; the modules come with --py-files."""
+_BEGIN: Final = '''"""The script that spark-submit runs; --py-files names the archive of its modules."""
 
 import sys
 
@@ -39,7 +39,7 @@ class Package:
     entry: Path
 
     def command(self, *arguments: str, master: str = "MASTER") -> list[str]:
-        """Return the command line that runs it."""
+        """Return the command line that runs spark-ops with the arguments."""
         return [
             "spark-submit",
             "--master",
@@ -52,7 +52,7 @@ class Package:
 
 
 def package(directory: Path) -> Package:
-    """Write both files to a directory, which is created if it is missing. Raises: OSError."""
+    """Write both files to a directory, which is created if necessary. Raises: OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     source = Path(spark_ops.__file__).resolve().parent
     made = Package(directory / ARCHIVE, directory / ENTRY)
@@ -68,7 +68,7 @@ def package(directory: Path) -> Package:
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the files and print the command that runs them. Returns: the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m spark_ops.jobs.submit", description="Make the files that spark-submit needs."
+        prog="python -m spark_ops.jobs.submit", description="Write the files that spark-submit needs."
     )
     parser.add_argument("directory", type=Path, metavar="DIR")
     directory = parser.parse_args(argv).directory

@@ -1,7 +1,7 @@
-"""This module selects the queues and links that a rule might find something about: only those leave Spark.
+"""This module selects suspicious queues and links, for which a rule may raise a finding. Only their facts leave Spark.
 
-Each condition passes all that the rule of the same name could find, and more; rules judge (`spark_ops.health`).
-Tests compare the two. Source: spark §3.2.
+Each condition is weaker than the rule of the same name, so that it selects all subjects of the rule's findings and
+more; the rules decide (`spark_ops.health`). Tests compare the two. Source: spark §3.2.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 RECENT_MINUTES: Final = 30
-"""A state that holds at the end was bad within this time: 10 minutes that clear, 10 to look back, and idle queues
-write a row every 5 minutes only."""
+"""If a finding is active at the end of the window, its condition held within this time: it is cleared after 10 minutes,
+rules look back 10 minutes, and idle queues write a row only every 5 minutes."""
 DILUTED: Final = 10
-"""Redeliveries of a few minutes are looked for in the sum of all recent ones, with a ratio so much lower."""
+"""The threshold for redeliveries is divided by this, since a loop of a few minutes is diluted in the recent total."""
 
 
 def queue_totals(
@@ -25,7 +25,7 @@ def queue_totals(
 ) -> "DataFrame":
     """Return one row per queue, from flat facts: vhost, queue, cpu_us of all copies, ready_max, is_suspicious.
 
-    zones: of the live nodes.   cores: the least that a node can use.
+    zones: zones of the live nodes.   cores: the smallest number of cores that a node can use.
     """
     from pyspark.sql import functions as F
 
@@ -54,7 +54,7 @@ def queue_totals(
 
 
 def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | None]) -> "list[Column]":
-    """Return the aggregates of one process of a copy."""
+    """Return the aggregates for each process of a copy."""
     from pyspark.sql import functions as F
 
     minute = F.col("minute")
@@ -78,7 +78,7 @@ def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | Non
 
 
 def _odd(settings: Settings, zones: Mapping[str, str | None]) -> "Column":
-    """Return the condition that a copy's minute is in a state that some rule looks for."""
+    """Return the condition that a minute of a copy is bad for any rule."""
     from pyspark.sql import functions as F
 
     of = settings.of
@@ -110,7 +110,7 @@ def _odd(settings: Settings, zones: Mapping[str, str | None]) -> "Column":
 
 
 def _growing(facts: "DataFrame", settings: Settings, end: int) -> "DataFrame":
-    """Return which queues grow in bytes along a line, or changed their master often."""
+    """Return for each queue whether its bytes grow linearly or its master changed often."""
     from pyspark.sql import functions as F
 
     kind = "runaway-queue"
@@ -126,7 +126,7 @@ def _growing(facts: "DataFrame", settings: Settings, end: int) -> "DataFrame":
 
 
 def suspicious_links(facts: "DataFrame", settings: Settings) -> "DataFrame":
-    """Return from_node, to_node of links, from flat facts, that were cut, or had slow hops."""
+    """Return from_node and to_node of the links that reconnected or had slow round trips, from flat facts."""
     from pyspark.sql import functions as F
 
     slow_us = settings.of("flapping-link", "hop_min_us")
@@ -141,7 +141,7 @@ def suspicious_links(facts: "DataFrame", settings: Settings) -> "DataFrame":
         (F.max("slow") - F.min("slow")).alias("slow"),
         F.max("slow").alias("slow_of_process"),
     )
-    # Counts of a process before its first minute are recent if the process has just started.
+    # If a process has just started, its counts before its first minute in the window are recent too.
     is_young = F.col("mono_first") < 600_000
     found = (F.col("cuts") > 0) | (F.col("slow") > 0)
     found = found | (is_young & ((F.col("cuts_of_process") > 0) | (F.col("slow_of_process") > 0)))

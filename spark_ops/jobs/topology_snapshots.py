@@ -1,8 +1,7 @@
-"""The newest placement below a root: a snapshot of the kind topology, joined from its parts. No Spark.
+"""This module reads the newest topology snapshot below a root, which it joins from its parts, without Spark.
 
-A snapshot counts only whole: all parts, with the hash that they were written with. An incomplete one is passed over
-for
-the one before. Source: spark §2.6.
+A snapshot is valid if all of its parts exist and their hash matches. An invalid snapshot is skipped, and the previous
+one is used. Source: spark §2.6.
 """
 
 import json
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class TopologyMissing(Exception):
-    """No placement to plan with was found; the error's text is one line."""
+    """No valid topology was found; the error's text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot of the placement.
+    """A snapshot of the topology.
 
-    ts: ms since 1970.   document: `fluffle-topology/1`, with all queues.   passed: newer snapshots that are not whole.
+    ts: ms since 1970.   document: `fluffle-topology/1`, with all queues.   passed: number of newer, invalid snapshots.
     """
 
     cluster: str
@@ -38,10 +37,10 @@ class Snapshot:
 
 
 def latest(root: Path, *, cluster: str | None = None, until: float | None = None) -> Snapshot:
-    """Return the newest whole snapshot from before `until`, s since 1970.
+    """Return the newest valid snapshot before `until`, s since 1970.
 
-    Raises: FileNotFoundError if the root is no directory; TopologyMissing without a whole snapshot, or with several
-    clusters of which none was named.
+    Raises: FileNotFoundError if the root is no directory; TopologyMissing if there is no valid snapshot, or if there
+    are several clusters and `cluster` is None.
     """
     import pyarrow
 
@@ -58,7 +57,7 @@ def latest(root: Path, *, cluster: str | None = None, until: float | None = None
                 return Snapshot(name, ts, topology_hash, document, passed)
             passed += 1
     wanted = f" of cluster {cluster}" if cluster is not None else ""
-    torn = f"; {passed} that are not whole were passed over" if passed else ""
+    torn = f"; {passed} incomplete snapshots were skipped" if passed else ""
     raise TopologyMissing(f"{root} has no topology{wanted}{torn}: is telemetry on, and was it collected?")
 
 
@@ -71,8 +70,8 @@ def _heads(path: Path) -> "Table":
 def _newest_first(
     heads: "Table", cluster: str | None, until: float | None
 ) -> Iterator[tuple[tuple[str, int, str], str]]:
-    """Yield cluster, time, name and hash of the snapshots of an hour, the newest first. Raises: TopologyMissing if
-    there are several clusters and none was named."""
+    """Yield cluster, time, name and hash of the snapshots of an hour, newest first. Raises: TopologyMissing if there
+    are several clusters and `cluster` is None."""
     times: dict[tuple[str, str, str], int] = {}
     for row in heads.to_pylist():
         is_known = row["v"] is not None and VERSIONS[0] <= row["v"] <= VERSIONS[1]
@@ -88,7 +87,7 @@ def _newest_first(
 
 
 def _whole(paths: tuple[Path, ...], cluster: str, snapshot: str) -> dict[str, Any] | None:
-    """Return the document of all parts of a snapshot; None if one is missing or malformed."""
+    """Return the document of all parts of a snapshot; None if a part is missing or malformed."""
     from pyarrow.parquet import read_table
 
     parts: dict[int, dict[str, Any]] = {}

@@ -23,7 +23,7 @@ COLD_TRIED: Final = 16
 """The number of nodes that are tried for a copy."""
 
 FAILURES_MAX: Final = 300
-"""A node is given up for now after so many of its copies found no place."""
+"""A node is skipped for the rest of a round after this number of its copies found no place."""
 
 RING_PREFERENCE: Final = 0.05
 """The next node in the ring is preferred if no other has a load lower by this share of the mean."""

@@ -89,7 +89,7 @@ def _net(steps: list[Step]) -> tuple[dict[str, int], str | None, str | None]:
 
 
 def _why_not(steps: list[Step], row: QueueRow | None) -> str | None:
-    """Return why a queue is to be left alone; None if it is where the plan left it."""
+    """Return why a queue must not be changed; None if it is where the plan left it."""
     copies, _, last = _net(steps)
     if row is None or any(step.pre is not None and step.pre.uid != row.uid for step in steps):
         return "left as it is: the queue of the plan is not there any more"

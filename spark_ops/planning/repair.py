@@ -69,7 +69,7 @@ class Repairer:
             dimension, self._settings.disk_max
         )
 
-    # --- goal 0: what has to leave ---
+    # --- goal 0: copies that have to leave ---
 
     def drain(self) -> None:
         """Move masters and then copies off nodes that are down, in maintenance, or to be emptied."""

@@ -19,14 +19,14 @@ NEAR_ENOUGH: Final = 0.1
 """A prediction is good if no node's CPU is further than this share of its capacity from `cpu_expected`."""
 
 COVERAGE_MIN: Final = 0.95
-"""The least coverage with which loads are compared; below it too little was seen."""
+"""The least coverage with which loads are compared."""
 
 
 def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[str, Any]:
     """Return the document that compares prediction and measurement.
 
     rows: of a window after the plan was carried out.   created: ISO, UTC.
-    Raises: ValueError if the rows are of another cluster.
+    Raises: ValueError if the rows are from another cluster.
     """
     if rows.cluster != plan.get("cluster"):
         raise ValueError(f"the plan is for the cluster {plan.get('cluster')}, not for {rows.cluster}")

@@ -27,8 +27,8 @@ _GOALS: Final = {
     "cpu": "CPU",
     "in": "Bytes in",
     "out": "Bytes out",
-    "drain": "empty nodes that drain",
-    "copies": "all copies there",
+    "drain": "drained nodes are empty",
+    "copies": "all copies exist",
     "zones": "copies in different zones",
     "capacity": "capacity",
     "failover": "room for a failover",
@@ -141,7 +141,7 @@ def _notes(notes: list[dict[str, Any]]) -> Markup | None:
         )
         for note in notes[:MOVES_MAX]
     ]
-    return tag("div", tag("h3", "What no move can do"), tag("ul", listed, class_="notes"))
+    return tag("div", tag("h3", "Problems that no move can solve"), tag("ul", listed, class_="notes"))
 
 
 def moves(document: dict[str, Any]) -> Markup | None:
@@ -171,7 +171,7 @@ def moves(document: dict[str, Any]) -> Markup | None:
         "The moves",
         rows_table("moves", listed[:MOVES_MAX], cells, "The moves of the plan in order"),
         bounded(MOVES_MAX, len(listed), "moves"),
-        note="A copy is added and synchronised before the old one goes.",
+        note="A new copy is synchronised before the old one is removed.",
     )
 
 
@@ -242,10 +242,10 @@ def _after_facts(given: dict[str, Any]) -> Markup:
         ("moves arrived", (figure(done["arrived"], "count"), " of ", figure(done["planned"], "count"))),
         ("busiest node over mean", (
             figure(balance["before"], "ratio"), " ", ARROW, " ", tag("b", figure(balance["measured"], "ratio")))),
-        ("was predicted", figure(balance["predicted"], "ratio")),
+        ("predicted ratio", figure(balance["predicted"], "ratio")),
         ("mean error", figure(error["cpu_mean"], "share")),
         ("largest error", figure(error["cpu_max"], "share")),
-        ("load now, of then", figure(error["load_change"], "share")),
+        ("load, relative to the prediction", figure(error["load_change"], "share")),
     ]  # fmt: skip
     if done["gone"]:
         pairs.append(("queues gone since", figure(done["gone"], "count")))
@@ -277,7 +277,7 @@ def _after_queues(queues: list[dict[str, Any]]) -> Content:
 
     late = sorted(queues, key=lambda queue: (queue["is_arrived"] is not False, queue["n"]))[:MOVES_MAX]
     return [
-        tag("h3", "The queues that were to move"),
-        rows_table("after-queues", late, cells, "The queues that were to move"),
+        tag("h3", "The queues of the plan"),
+        rows_table("after-queues", late, cells, "The queues of the plan"),
         bounded(MOVES_MAX, len(queues), "queues"),
     ]

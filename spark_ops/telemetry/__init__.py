@@ -1,1 +1,1 @@
-"""Telemetry as files: the nodes' segments, the Parquet files that `collect` makes, their paths. Without Spark."""
+"""The files of telemetry: the nodes' segments, the Parquet files that `collect` writes, and their paths. No Spark."""

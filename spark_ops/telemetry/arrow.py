@@ -1,7 +1,8 @@
 """This module writes rows as Parquet files; the columns of each kind come from `schema`.
 
-Files are sorted, so that a queue's rows lie together (12 to 20 B a row instead of 300 or more), and appear whole or
-not at all. pyarrow is imported when this module is; `collect` says what to install if there is none.
+Files are sorted, so that the rows of a queue are adjacent and compress well (12 to 20 B a row instead of 300 or more).
+A file is written under a temporary name and renamed, so that readers see it whole or not at all. This module imports
+pyarrow; if pyarrow is missing, `collect` tells the operator what to install.
 Source: spark §2.7.
 """
 
@@ -46,7 +47,7 @@ ORDER: Final[dict[Kind, tuple[str, ...]]] = {
     "event": ("node", "boot_id", "ts", "seq"),
     "topology": ("snapshot", "part", "seq"),
 }
-"""The columns by which the rows of a file are sorted; the last ones make the order the same each time."""
+"""The columns by which the rows of a file are sorted. The last ones are unique, which makes the order deterministic."""
 
 UNIQUE: Final = b"fluffle.unique"
 """The metadata key of a file in which no two rows have the same key, see `write`."""
@@ -62,7 +63,7 @@ _PYTHON_TYPES: Final[dict[FieldType, tuple[frozenset[type], frozenset[type]]]] =
     "texts": (frozenset((dict, _NULL)), frozenset((str,))),
     "histogram": (frozenset((list, _NULL)), frozenset((int,))),
 }
-"""The Python types that a column accepts: of its values, and of the items of these if they are lists or maps."""
+"""The Python types that a column accepts: those of its values, and those of the items of lists or maps."""
 
 ROW_GROUP_ROWS: Final = 256 * 1024
 _COMPRESSION_LEVEL: Final = 3
@@ -72,7 +73,7 @@ _COMPRESSION_LEVEL: Final = 3
 class Converted:
     """A table and the rows that did not fit into it.
 
-    bad: rows that have a value of another type than its field's, with the field's name.
+    bad: the rows with a value whose type is not that of its field, each with the field's name.
     """
 
     table: pa.Table
@@ -80,7 +81,7 @@ class Converted:
 
 
 def convert(kind: Kind, rows: Sequence[Row]) -> Converted:
-    """Return a table, sorted by `ORDER`, of rows of one kind whose envelopes `segments.parse` has checked."""
+    """Return the rows as a table sorted by `ORDER`. The rows are of one kind, and `segments.parse` accepted them."""
     try:
         return Converted(_table(kind, rows), [])
     except (TypeError, ValueError, OverflowError, AttributeError, pa.ArrowException):
@@ -99,9 +100,9 @@ def _table(kind: Kind, rows: Sequence[Row]) -> pa.Table:
 
 
 def _values(rows: Sequence[Row], name: str, field_type: FieldType) -> list[Any]:
-    """Return the values of a column. A map becomes pairs in the order of keys, so that equal rows give equal files.
+    """Return the values of a column. A map becomes pairs sorted by key, so that equal rows give equal files.
 
-    Raises: TypeError if a value is of another type; pyarrow itself would take 1.5 for an integer.
+    Raises: TypeError if a value is of another type; pyarrow itself would accept 1.5 as an integer.
     """
     values = [row.get(name) for row in rows]
     outer, inner = _PYTHON_TYPES[field_type]
@@ -118,9 +119,9 @@ def _values(rows: Sequence[Row], name: str, field_type: FieldType) -> list[Any]:
 
 
 def write(table: pa.Table, path: Path, *, unique: bool) -> None:
-    """Write a file and create its directories: temporary name, fsync, rename, fsync. Raises: OSError.
+    """Write a file atomically (temporary name, fsync, rename, fsync) and create its directories. Raises: OSError.
 
-    unique: no two rows have the same key; the file's metadata says so, and readers need not look for duplicates.
+    unique: no two rows have the same key. The file's metadata records this, and readers then skip deduplication.
     """
     metadata = {**(table.schema.metadata or {}), UNIQUE: b"1"} if unique else table.schema.metadata
     table = table.replace_schema_metadata(metadata)
@@ -140,7 +141,7 @@ def write(table: pa.Table, path: Path, *, unique: bool) -> None:
 
 
 def options(schema: pa.Schema) -> dict[str, Any]:
-    """Return the writer's options: rising integers are stored as differences, other plain columns with dictionaries."""
+    """Return the writer's options: delta encoding for rising integers, dictionaries for other flat columns."""
     rising = [
         field.name
         for field in schema
@@ -164,7 +165,7 @@ def options(schema: pa.Schema) -> dict[str, Any]:
 
 
 def rewrite(source: Path, path: Path, known: pa.Schema) -> int:
-    """Copy a file with unique rows, in their order, with our columns and options. Returns: its rows. Raises: OSError.
+    """Copy a file of unique rows, in order, with our columns and options. Returns: the number of rows. Raises: OSError.
 
     Only one row group at a time is in memory.
     """

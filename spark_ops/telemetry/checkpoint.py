@@ -1,7 +1,8 @@
-"""A checkpoint names the segments of one source that were taken and the rows that were seen, and has hourly facts.
+"""A checkpoint is the saved state of the collector for one source: segments read, rows seen, and counts by hour.
 
-There is one file for each directory of a node, `<root>/_collect/<name>-<hash of the path>.json`, replaced whole after
-the rows are in their files. If a collector dies in between it takes those segments again and writes the same files.
+A source is the telemetry directory of one node. Its checkpoint is `<root>/_collect/<name>-<hash of the path>.json`,
+which the collector replaces atomically after it has written the rows. A collector that dies between the two reads the
+same segments again and writes the same files.
 """
 
 import fcntl
@@ -19,9 +20,10 @@ from spark_ops.telemetry.quality import CHECKPOINTS, Ranges, Watch, facts_of_jso
 
 FORMAT: Final = "spark-ops-collect/1"
 HOURS_MAX: Final = 14 * 24
-"""A checkpoint keeps at most this many hours of facts; the oldest are dropped."""
+"""A checkpoint keeps facts about at most this many hours; the oldest are dropped."""
 SEQUENCES_MAX: Final = 200
-"""A checkpoint keeps at most this many sequences (one for each process and kind): some forty starts of a node."""
+"""A checkpoint keeps at most this many sequences, one for each process and kind: about forty starts of a node. The
+oldest are dropped."""
 
 
 class CheckpointError(Exception):
@@ -32,7 +34,7 @@ class CheckpointError(Exception):
 class Checkpoint:
     """The state of a collector for one source.
 
-    taken: size in bytes of the segments that were taken and still exist, by name.
+    taken: size in bytes, by name, of the segments that were collected and still exist.
     """
 
     taken: dict[str, int] = field(default_factory=dict)
@@ -46,7 +48,7 @@ def path_of(root: Path, source: Path) -> Path:
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint; it is empty if there is no file. Raises: CheckpointError, OSError."""
+    """Read a checkpoint; without a file, return an empty one. Raises: CheckpointError, OSError."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -68,11 +70,13 @@ def load(path: Path) -> Checkpoint:
 
 
 def _damaged(path: Path) -> str:
-    return f"{path} is damaged: remove it to take all segments that are there again (readers drop what comes twice)"
+    return (
+        f"{path} is damaged: remove it to collect all existing segments again (readers drop duplicate rows)"
+    )
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the checkpoint's file, without facts and sequences over the limits. Raises: OSError."""
+    """Replace the checkpoint's file, after dropping the facts and sequences that exceed the limits. Raises: OSError."""
     watch = checkpoint.watch
     watch.forget(HOURS_MAX, SEQUENCES_MAX)
     document: dict[str, Any] = {
@@ -97,5 +101,5 @@ def held(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CheckpointError(f"another collector has {path.stem}") from error
+            raise CheckpointError(f"another collector holds the lock of {path.stem}") from error
         yield

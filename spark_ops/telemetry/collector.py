@@ -1,11 +1,11 @@
-"""The collector takes the segments of nodes and makes Parquet files of their rows.
+"""The collector reads the segments of nodes and writes their rows to Parquet files.
 
     segments ─► lines ─► rows not seen before ─► one table for each kind, hour and process ─► files
                   └► _quarantine                      then the checkpoint, then the segments are removed
 
-A process may die after any step: the next one repeats what was not finished and writes the same files. Only if
-more segments came meanwhile may a row be in two files; readers see that by the files' ranges and drop it.
-The collector runs beside a node, as a process of its own, and reads only segments that the node has closed.
+A collector may die after any step: the next run repeats the unfinished part and writes the same files. If the node has
+closed more segments in between, a row may be in two files. Readers recognise that by the ranges in the files' names and
+drop the duplicate. The collector is a process beside the node and reads only segments that the node has closed.
 Source: spark §2.7.
 """
 
@@ -31,16 +31,16 @@ from spark_ops.telemetry.segments import (
 )
 
 LEFT_BEHIND_S: Final = 300
-"""An open segment that was not written to for so long belongs to a node that died."""
+"""An open segment is left over from a dead node if it was not modified for this many seconds."""
 BATCH_BYTES: Final = 64 * 1024 * 1024
-"""Segments of this size together are converted at once: what a busy node writes in a minute at most."""
+"""Segments are converted in batches of about this size, which a busy node writes in a minute."""
 
 
 @dataclass(slots=True)
 class Taken:
     """Counts of one run of the collector.
 
-    rows: rows that were written.   torn, bad, unknown_versions: lines that gave no row.
+    segments: segments read.   rows: rows written.   torn, bad, unknown_versions: rejected lines.
     """
 
     segments: int = 0
@@ -53,7 +53,7 @@ class Taken:
     unknown_versions: int = 0
 
     def add(self, problem: Problem) -> None:
-        """Count a line that gave no row."""
+        """Count a rejected line."""
         match problem:
             case Problem.TORN:
                 self.torn += 1
@@ -64,7 +64,7 @@ class Taken:
 
 
 class _Place(NamedTuple):
-    """The values that decide to which file a row goes."""
+    """The values that determine the file of a row."""
 
     kind: Kind
     hour_ms: int
@@ -75,11 +75,11 @@ class _Place(NamedTuple):
 
 
 def take_all(directories: Iterable[Path], root: Path, *, keep: bool, now: float) -> Taken:
-    """Take all segments of all nodes.
+    """Collect all segments of all nodes.
 
     directories: each is a node's directory, or has one subdirectory for each node.
     keep: leave segments where they are.   now: seconds since 1970.
-    Raises: CheckpointError, OSError; what was taken before stays taken.
+    Raises: CheckpointError, OSError; segments that were collected before the error stay collected.
     """
     total = Taken()
     for directory in directories:
@@ -89,7 +89,7 @@ def take_all(directories: Iterable[Path], root: Path, *, keep: bool, now: float)
 
 
 def take(source: Path, root: Path, total: Taken, *, keep: bool, now: float) -> None:
-    """Take the segments of one node and count them in `total`. Raises: CheckpointError, OSError."""
+    """Collect the segments of one node and count them in `total`. Raises: CheckpointError, OSError."""
     path = checkpoint.path_of(root, source)
     if not segments(source):
         return
@@ -117,7 +117,7 @@ def _is_ready(segment: Segment, state: Checkpoint, now: float) -> bool:
 
 
 def _batches(new: list[Segment]) -> Iterator[list[Segment]]:
-    """Yield the segments in groups that fit into memory, see `BATCH_BYTES`."""
+    """Yield the segments in batches that fit into memory, see `BATCH_BYTES`."""
     batch: list[Segment] = []
     size = 0
     for segment in new:
@@ -131,7 +131,7 @@ def _batches(new: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def _remove(batch: Iterable[Segment]) -> None:
-    """Remove closed segments; an open one still belongs to its node."""
+    """Remove closed segments; an open segment still belongs to its node."""
     for segment in batch:
         if not segment.is_open:
             segment.path.unlink(missing_ok=True)
@@ -163,7 +163,7 @@ def _take_batch(batch: list[Segment], root: Path, state: Checkpoint, total: Take
 
 
 def _write(root: Path, place: _Place, rows: list[Row], state: Checkpoint, total: Taken) -> None:
-    """Write one file; rows with a value of another type are counted as bad and left out."""
+    """Write one file; rows with a value of a wrong type are counted as bad and left out."""
     converted = arrow.convert(place.kind, rows)
     if converted.bad:
         state.watch.rejected(Problem.BAD, len(converted.bad))
@@ -187,7 +187,7 @@ def _write(root: Path, place: _Place, rows: list[Row], state: Checkpoint, total:
 
 
 def _quarantine(root: Path, segment: Segment, lines: list[bytes]) -> None:
-    """Keep the lines that gave no row in a file for the operator."""
+    """Write the rejected lines to a file for the operator."""
     if not lines:
         return
     directory = root / layout.QUARANTINE / layout.escape(segment.node_directory.name)

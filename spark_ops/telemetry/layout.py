@@ -1,15 +1,14 @@
-"""Paths of telemetry files: only this module makes and reads paths below a root.
+"""Paths of telemetry files: only this module builds and parses paths below a root.
 
     <root>/v1/kind=queue/dt=2026-11-22/hour=13/cluster=C/node=N/<boot>-<seq0>-<seq1>.parquet   rows of one process
-    …/hour=13/cluster=C/node=N/late=1/<boot>-<seq0>-<seq1>.parquet   rows that came `LATENESS_S` after the hour
-    …/hour=13/cluster=C/node=_all/merged-<hash>.parquet               what `compact` made of an hour's files
-    …/hour=13/_manifest.json                                          which files that replaced, see `manifest`
-    <root>/_collect/…  <root>/_quarantine/…                           of the collector; Spark does not look into them
+    …/hour=13/cluster=C/node=N/late=1/<boot>-<seq0>-<seq1>.parquet   rows later than `LATENESS_S` after the hour
+    …/hour=13/cluster=C/node=_all/merged-<hash>.parquet               files of the hour, merged by `compact`
+    …/hour=13/_manifest.json                                          which files are replaced, see `manifest`
+    <root>/_collect/…  <root>/_quarantine/…                           the collector's state; Spark ignores both
 
-The hour is the one of the event at its source, in UTC. The rows have the columns kind, cluster and node themselves:
-read the files without making columns of the directories (a list of files, or `recursiveFileLookup`). A stream that
-must not see merged files takes `RAW_GLOB`.
-Names that begin with a dot or `_` are hidden from readers: unfinished files are `.<name>.tmp`.
+The hour is that of a row's `ts`, in UTC. The files contain the columns kind, cluster and node, so read them without
+partition discovery (a list of files, or `recursiveFileLookup`). A stream that must not read merged files uses
+`RAW_GLOB`. Spark ignores names that begin with a dot or `_`: unfinished files are `.<name>.tmp`.
 Source: spark §2.7.
 """
 
@@ -26,26 +25,26 @@ VERSION_DIRECTORY: Final = "v1"
 MERGED_NODE: Final = "_all"
 MERGED_PREFIX: Final = "merged-"
 RAW_GLOB: Final = "[0-9a-f]*-*-*.parquet"
-"""A glob for files that collectors wrote, not `compact`: no boot id begins with an `m`."""
+"""A glob that matches the files of collectors and not those of `compact`: a boot id never begins with an `m`."""
 QUARANTINE: Final = "_quarantine"
-"""The directory below the root for lines that gave no row."""
+"""The directory below the root for rejected lines."""
 LATE_DIRECTORY: Final = "late=1"
 LATENESS_S: Final = 15 * 60
-"""A row is late if its node has already sent a row of this long after the end of the row's hour."""
+"""A row is late if its node has already written a row with a `ts` this many seconds after the end of the row's hour."""
 TS_MAX_MS: Final = 253_402_300_799_000
-"""The end of the year 9999, the last time that has a `datetime`."""
+"""The end of the year 9999 in ms since 1970, the latest time that `datetime` can represent."""
 
 PART_MAX: Final = 200
-"""The most bytes of one part of a path; file systems allow 255."""
+"""The maximal length in bytes of one part of a path; file systems allow 255. Longer names are rejected."""
 
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9@.+-]")
 _FILE: Final = re.compile(r"(?P<boot>[^/]+)-(?P<first>\d+)-(?P<last>\d+)\.parquet")
 
 
 def escape(name: str) -> str:
-    """Return a name as one part of a path: all but letters, digits and `@.+-` become %XX of UTF-8, as Spark reads it.
+    """Return a name as one part of a path: all but letters, digits and `@.+-` is percent-encoded, as Spark expects.
 
-    A dot at the beginning is quoted too: it would hide the file.
+    A leading dot is encoded too, since it would hide the file.
     """
 
     def quoted(match: re.Match[str]) -> str:
@@ -56,7 +55,7 @@ def escape(name: str) -> str:
 
 
 def unescape(part: str) -> str:
-    """Return the name from which `escape` made a part of a path."""
+    """Return the name that `escape` turned into a part of a path."""
     if "%" not in part:
         return part
     text = re.sub(rb"%([0-9A-F]{2})", lambda match: bytes([int(match.group(1), 16)]), part.encode())
@@ -64,12 +63,12 @@ def unescape(part: str) -> str:
 
 
 def hour_of(ts: int) -> datetime:
-    """Return the beginning of the hour of a time.   ts: ms since 1970, at most `TS_MAX_MS`."""
+    """Return the beginning of the hour that contains a time.   ts: ms since 1970, at most `TS_MAX_MS`."""
     return datetime.fromtimestamp(ts // 3_600_000 * 3600, UTC)
 
 
 def hours(since: datetime, until: datetime) -> Iterator[datetime]:
-    """Yield the beginnings of the hours that the time `since` ≤ t < `until` touches."""
+    """Yield the beginnings of the hours that overlap [since, until)."""
     hour = since.replace(minute=0, second=0, microsecond=0)
     while hour < until:
         yield hour
@@ -77,7 +76,7 @@ def hours(since: datetime, until: datetime) -> Iterator[datetime]:
 
 
 def kind_directory(root: Path, kind: str) -> Path:
-    """Return the directory of all hours of a kind; `kind` may also be one of a rollup."""
+    """Return the directory with all hours of a kind.   kind: a kind of telemetry or of a rollup."""
     return root / VERSION_DIRECTORY / f"kind={kind}"
 
 
@@ -88,7 +87,7 @@ def hour_directory(root: Path, kind: str, hour: datetime) -> Path:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DataFile:
-    """A file of rows of one process in one hour.   first, last: the lowest and highest `seq` in it."""
+    """A file with rows of one process in one hour.   first, last: the lowest and highest `seq` in the file."""
 
     kind: Kind
     hour: datetime
@@ -112,7 +111,7 @@ class DataFile:
 
 
 def parse(path: Path, root: Path, kind: Kind) -> DataFile | None:
-    """Return the file that a path names; None if it is not a collector's, for example a merged file."""
+    """Return the file that a path names; None if a collector did not write it, for example if it is a merged file."""
     try:
         parts = path.relative_to(kind_directory(root, kind)).parts
     except ValueError:
@@ -140,7 +139,7 @@ def parse(path: Path, root: Path, kind: Kind) -> DataFile | None:
 
 
 def existing_hours(root: Path, kind: str) -> list[datetime]:
-    """Return the hours of a kind that have a directory, in order; directories with other names are passed over."""
+    """Return the hours of a kind that have a directory, in order; directories with other names are skipped."""
     found = []
     for directory in kind_directory(root, kind).glob("dt=*/hour=*"):
         try:
@@ -152,5 +151,5 @@ def existing_hours(root: Path, kind: str) -> list[datetime]:
 
 
 def existing_kinds(root: Path) -> list[str]:
-    """Return the kinds that have a directory, those of rollups too."""
+    """Return the kinds that have a directory, including kinds of rollups."""
     return sorted(path.name.removeprefix("kind=") for path in (root / VERSION_DIRECTORY).glob("kind=*"))

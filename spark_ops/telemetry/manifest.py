@@ -1,9 +1,9 @@
-"""The manifest of an hour (`_manifest.json` in its directory) says which of the hour's files count.
+"""The manifest of an hour (`_manifest.json` in its directory) says which of the hour's files are live.
 
-An hour without a manifest is all of its files. `compact` writes merged files, then the manifest in one rename, and
-removes the replaced files some time later, so that readers which have begun are not disturbed. Files that come after
-that (late rows) are in no manifest and count. A file does not count if the manifest says that it was replaced, or if
-it is a merged file that the manifest does not name (left by a `compact` that did not end).
+Readers read live files only. Without a manifest all files of an hour are live. `compact` writes merged files, then
+replaces the manifest by a rename, and removes the replaced files some time later, so that running readers can finish.
+Files that a collector adds afterwards (late rows) are in no manifest and are live. A file is not live if the manifest
+lists it as replaced, or if it is a merged file that the manifest does not list (an interrupted `compact` left it).
 """
 
 import json
@@ -22,7 +22,7 @@ FORMAT: Final = "spark-ops-manifest/1"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of a manifest; paths are relative to the hour's directory.   rows: of the merged files together."""
+    """The contents of a manifest; paths are relative to the hour's directory.   rows: total of the merged files."""
 
     merged: tuple[str, ...] = ()
     replaced: frozenset[str] = frozenset()
@@ -30,11 +30,11 @@ class Manifest:
 
 
 class ManifestError(Exception):
-    """The manifest is damaged or of another format; the error's text is one line."""
+    """A manifest is damaged or has another format; the error's text is one line."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename, fsync of the directory. Raises: OSError."""
+    """Write a file atomically: temporary name, fsync, rename, fsync of the directory. Raises: OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
         file.write(data)
@@ -45,7 +45,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Flush a directory, so that its names survive a power loss. Raises: OSError."""
+    """Flush a directory, so that its entries survive a power loss. Raises: OSError."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -54,7 +54,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def read(directory: Path) -> Manifest:
-    """Read the manifest of an hour; it is empty if there is no file. Raises: ManifestError, OSError."""
+    """Read the manifest of an hour; without a file, return an empty one. Raises: ManifestError, OSError."""
     path = directory / NAME
     try:
         document: Any = json.loads(path.read_bytes())
@@ -89,7 +89,7 @@ def write(directory: Path, manifest: Manifest) -> None:
 
 
 def live(files: Iterable[str], manifest: Manifest) -> list[str]:
-    """Return those of an hour's files that count, in order. Paths are relative to the hour's directory."""
+    """Return the live files among the files of an hour, in order. Paths are relative to the hour's directory."""
     return sorted(
         file
         for file in files
@@ -99,7 +99,7 @@ def live(files: Iterable[str], manifest: Manifest) -> list[str]:
 
 
 def files_of_hour(directory: Path) -> list[str]:
-    """Return all visible Parquet files of an hour, relative to its directory, in order; none without a directory."""
+    """Return all visible Parquet files of an hour, relative to its directory, in order; [] if there is no directory."""
     return sorted(
         str(path.relative_to(directory))
         for path in directory.rglob("*.parquet")
@@ -108,16 +108,16 @@ def files_of_hour(directory: Path) -> list[str]:
 
 
 def live_files_of_hour(directory: Path) -> list[Path]:
-    """Return the files of an hour that count, in order. Raises: ManifestError, OSError."""
+    """Return the live files of an hour, in order. Raises: ManifestError, OSError."""
     return [directory / name for name in live(files_of_hour(directory), read(directory))]
 
 
 def live_files(
     root: Path, kind: str, *, since: datetime | None = None, until: datetime | None = None
 ) -> list[Path]:
-    """Return the files that count of the hours of a kind with `since` ≤ hour < `until` (None: no limit), in order.
+    """Return the live files of the hours of a kind that overlap [since, until), in order; None: no limit.
 
-    `since` is taken down to its hour. Raises: ManifestError, OSError.
+    Raises: ManifestError, OSError.
     """
     found: list[Path] = []
     for hour in existing_hours(root, kind):

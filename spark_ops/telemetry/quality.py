@@ -1,8 +1,8 @@
-"""Facts about lost, torn, doubled and late telemetry, hour by hour, from which the health rules judge the collection.
+"""Counts of lost, torn, duplicate and late telemetry for each hour, from which the health rules judge the collection.
 
-The files of rows cannot show them: lines that were torn, rows that came twice and were dropped, rows that never came.
-The collector counts them while it takes segments; the health rules read them with `read_facts`.
-Pure but for `read_facts`. Source: spark §2.7, §3.2 (telemetry-gap, torn-files, duplicate-node-id).
+The Parquet files do not show torn lines, dropped duplicates and lost rows. The collector counts them while it reads
+segments, and the health rules read the counts with `read_facts`. Only `read_facts` does I/O.
+Source: spark §2.7, §3.2 (telemetry-gap, torn-files, duplicate-node-id).
 """
 
 import json
@@ -16,23 +16,23 @@ from spark_ops.telemetry.layout import LATENESS_S, hour_of
 from spark_ops.telemetry.segments import Problem, Row
 
 CHECKPOINTS: Final = "_collect"
-"""The directory of checkpoints below the root; each file is of one source, see `checkpoint`."""
+"""The directory of checkpoints below the root; there is one file for each source, see `checkpoint`."""
 OVERLAP_MS: Final = 30_000
-"""Two processes of one name whose times overlap by more than this are two nodes."""
+"""Two processes with the same node name whose times overlap by more than this are two nodes."""
 RANGES_MAX: Final = 1000
-"""The most ranges of one process and kind. Beyond it the oldest hole counts as filled, and its rows are dropped."""
+"""The maximal number of ranges of one process and kind. Beyond it the oldest hole counts as filled, so that rows which
+belong to the hole are dropped as duplicates."""
 
 
 @dataclass(slots=True)
 class HourFacts:
-    """Counts of what the collector received from one node in one hour.   hour: its beginning.
+    """Counts of the telemetry that the collector received from one node in one hour.   hour: its beginning.
 
-    rows: rows that were kept.   torn, bad, unknown_versions: lines that gave no row.
-    duplicates: rows that had come before.
-    late: rows that came when the hour was long over, see `layout.LATENESS_S`.
-    lost: sequence numbers that were skipped; negative if such rows came after all, in another hour.
-    skew_max_ms: the largest distance of a clock from the median.   gap_max_ms: the longest time between two rows of
-    the node itself.   boots: first and last ts of each process.
+    rows: rows that were kept.   torn, bad, unknown_versions: rejected lines.
+    duplicates: rows that were received before.   late: rows that are late by `layout.LATENESS_S`.
+    lost: sequence numbers that were skipped; negative if the collector received such rows later, in another hour.
+    skew_max_ms: the largest distance of the clock from the median.   gap_max_ms: the longest time between two rows of
+    the kind `node`.   boots: first and last ts of each process.
     """
 
     cluster: str
@@ -50,7 +50,7 @@ class HourFacts:
     boots: dict[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields but cluster, node and hour: the caller stores these itself."""
+        """Return all fields except cluster, node and hour, which the caller stores."""
         return {name: getattr(self, name) for name in (*_COUNTS, "boots")}
 
 
@@ -68,7 +68,7 @@ _COUNTS: Final = (
 
 
 class Ranges:
-    """The numbers of a sequence that were seen, as ranges: `[[0, 359], [361, 400]]`."""
+    """The set of sequence numbers that were seen, as ranges: `[[0, 359], [361, 400]]`."""
 
     __slots__ = ("ranges",)
 
@@ -76,7 +76,7 @@ class Ranges:
         self.ranges: list[list[int]] = ranges or []
 
     def add(self, number: int) -> bool:
-        """Count a number. Returns: True if it had not been seen."""
+        """Add a number. Returns: True if the number is new."""
         ranges = self.ranges
         if not ranges or number > ranges[-1][1] + 1:
             ranges.append([number, number])
@@ -95,11 +95,11 @@ class Ranges:
 
     @property
     def last(self) -> int | None:
-        """The highest number that was seen; None if there is none."""
+        """The highest number in the set; None if the set is empty."""
         return self.ranges[-1][1] if self.ranges else None
 
     def _place(self, number: int) -> int:
-        """Return the index of the first range that does not end before the number."""
+        """Return the index of the first range whose end is not less than the number."""
         low, high = 0, len(self.ranges)
         while low < high:
             middle = (low + high) // 2
@@ -120,9 +120,10 @@ class Ranges:
 
 @dataclass(slots=True)
 class Watch:
-    """Counts the rows of one source, in the order of their arrival.
+    """The counts of the rows of one source, which are added in the order of their arrival.
 
-    newest: the latest ts.   seen: by boot_id and kind.   hours: by cluster, node and beginning of the hour, seconds.
+    newest: the latest ts.   seen: sequence numbers by boot_id and kind.
+    hours: facts by cluster, node and beginning of the hour in seconds since 1970.
     """
 
     newest: int = 0
@@ -133,7 +134,7 @@ class Watch:
     _last_node_row: dict[str, int] = field(default_factory=dict)
 
     def row(self, row: Row) -> bool | None:
-        """Count a row. Returns: None if the same row came before, else whether it is late."""
+        """Count a row. Returns: None if the row is a duplicate, else whether it is late."""
         ts, boot_id, seq = row["ts"], row["boot_id"], row["seq"]
         self._subject = (row["cluster"], row["node"])
         facts = self._facts(ts)
@@ -155,7 +156,7 @@ class Watch:
         return is_late
 
     def rejected(self, problem: Problem, count: int = 1) -> None:
-        """Count lines that gave no row, for the hour of the latest row and the node of the last one."""
+        """Count rejected lines for the hour of the row with the latest ts and the node of the row before them."""
         facts = self._facts(self.newest or self._now_ms)
         match problem:
             case Problem.TORN:
@@ -166,13 +167,13 @@ class Watch:
                 facts.unknown_versions += count
 
     def of_source(self, cluster: str, node: str, now_ms: int) -> None:
-        """Set the node and the time to which lines without a row are counted until the first row comes."""
+        """Set the node and the time for which rejected lines are counted until the first row is read."""
         if not self._subject[1]:
             self._subject = (cluster, node)
         self._now_ms = now_ms
 
     def forget(self, hours_max: int, processes_max: int) -> None:
-        """Drop the oldest hours and sequences, so that at most so many are left."""
+        """Drop the oldest hours and sequences, so that at most the given numbers of them are left."""
         for key in sorted(self.hours, key=lambda key: key[2])[: max(0, len(self.hours) - hours_max)]:
             del self.hours[key]
         for name in list(self.seen)[: max(0, len(self.seen) - processes_max)]:
@@ -197,7 +198,7 @@ class Watch:
 
 
 def doubled(facts: Iterable[HourFacts]) -> list[tuple[str, str]]:
-    """Return cluster and name of each node whose processes overlap by over `OVERLAP_MS`: two nodes have one name."""
+    """Return cluster and name of each node whose processes overlap by over `OVERLAP_MS`: two nodes share the name."""
     times: dict[tuple[str, str], dict[str, list[int]]] = {}
     for hour in facts:
         boots = times.setdefault((hour.cluster, hour.node), {})
@@ -219,8 +220,8 @@ def doubled(facts: Iterable[HourFacts]) -> list[tuple[str, str]]:
 def read_facts(
     root: Path, *, since: datetime | None = None, until: datetime | None = None
 ) -> list[HourFacts]:
-    """Return the facts that collectors left below a root, in order of hour, cluster, node. Several sources of one node
-    are added up, and a damaged file is skipped, since it has only counts. Raises: OSError."""
+    """Return the facts in the checkpoints below a root, in order of hour, cluster, node. Facts of one node from several
+    sources are added up. A damaged file is skipped, since nothing but these counts is lost. Raises: OSError."""
     found: dict[tuple[datetime, str, str], HourFacts] = {}
     for path in sorted((root / CHECKPOINTS).glob("*.json")):
         for facts in _of_file(path):
@@ -242,7 +243,7 @@ def _of_file(path: Path) -> list[HourFacts]:
 
 
 def facts_of_json(item: Any) -> HourFacts:
-    """Return the facts that `checkpoint` wrote of an hour. Raises: ValueError, KeyError, TypeError if malformed."""
+    """Return the facts of an hour from a checkpoint's JSON. Raises: ValueError, KeyError, TypeError if malformed."""
     facts = HourFacts(str(item["cluster"]), str(item["node"]), datetime.fromtimestamp(int(item["hour"]), UTC))
     for name in _COUNTS:
         setattr(facts, name, int(item[name]))

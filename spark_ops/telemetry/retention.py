@@ -1,7 +1,8 @@
 """Retention removes whole hours of telemetry that are older than their kind's limit.
 
-Raw rows stay for 3 days, 7 if they are small; events and daily rollups 2 years, hourly rollups 90 days. The newest
-topology stays however old it is: a plan needs it. Unknown kinds stay. Source: spark §2.7.
+Raw rows are kept for 3 days, or for 7 if they have less than `SMALL_BYTES`; events and daily rollups for 2 years,
+hourly rollups for 90 days. The newest topology is always kept, since a plan needs it. Unknown kinds are kept.
+Source: spark §2.7.
 """
 
 import shutil
@@ -25,20 +26,20 @@ RAW_DAYS_SMALL: Final = 7
 SMALL_BYTES: Final = 100_000_000_000
 EVENT_DAYS: Final = 730
 ROLLUP_DAYS: Final[Mapping[str, int]] = {"rollup1h": 90, "rollup1d": 730}
-"""Days for which rollups are kept, by the beginning of the kind's name."""
+"""Days for which rollups are kept, by the prefix of the kind's name."""
 QUARANTINE_DAYS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Counts of what was removed.   hours: directories.   files: files in quarantine."""
+    """Counts of one run.   hours: removed directories of hours.   files: files removed from the quarantine."""
 
     hours: int
     files: int
 
 
 def days_of(kind: str, raw_days: int) -> int | None:
-    """Return for how many days the hours of a kind are kept; None: for ever."""
+    """Return for how many days the hours of a kind are kept; None: forever."""
     if kind == "event":
         return EVENT_DAYS
     if kind in KINDS:
@@ -47,7 +48,7 @@ def days_of(kind: str, raw_days: int) -> int | None:
 
 
 def size_of(directory: Path) -> int:
-    """Return the bytes of all files below a directory; a file that is removed meanwhile counts 0. Raises: OSError."""
+    """Return the total size in bytes of the files below a directory; files that disappear count 0. Raises: OSError."""
     total = 0
     for path in directory.rglob("*"):
         try:
@@ -58,7 +59,7 @@ def size_of(directory: Path) -> int:
 
 
 def remove_old(root: Path, now: datetime, *, raw_days: int | None = None) -> Removed:
-    """Remove hours that are too old, and old files in quarantine. Raises: OSError.
+    """Remove the hours that are older than their limit, and old files in the quarantine. Raises: OSError.
 
     raw_days: days for raw rows; None: 3, or 7 if all raw rows have less than `SMALL_BYTES`.
     """

@@ -1,34 +1,35 @@
 """The schema of telemetry: the fields of each kind of record and their types.
 
-A row is a JSON object. It has the fields of the envelope and those of its kind; a field that is missing is null.
-Counters end in `_total` and rise from the start of a process (`boot_id`) on; everything else is a gauge, a state, or
-of one moment. Readers compute rates from differences of counters and of `mono_ms`, of one boot_id.
+A row is a JSON object with the fields of the envelope and those of its kind; a missing field is null. The names of
+counters end in `_total`; a counter starts at 0 with its process (`boot_id`) and only rises. Every other field is a
+gauge or a state. Readers compute a rate as the difference of a counter over that of `mono_ms`, within one boot_id.
 
-Fields may be added, and are null in older files. A field never changes its meaning; a new meaning gets a new name.
+Later versions may add fields, which are null in older files. The meaning of a field never changes: another meaning
+gets another name.
 Source: spark §2.1-2.7.
 """
 
 from typing import Final, Literal, TypeAlias, get_args
 
 VERSION: Final = 1
-"""The version of the rows that this code writes, in their field `v`."""
+"""The version of the rows that this code writes; rows have it in the field `v`."""
 
 FieldType: TypeAlias = Literal[
     "int32", "int64", "double", "bool", "string", "strings", "counts", "texts", "histogram"
 ]
-"""The types of fields.   strings: a list.   counts, texts: maps from string to int64, to string.   histogram: a list
-of int64, see `HISTOGRAM_BUCKETS`."""
+"""The types of fields.   strings: a list of strings.   counts: a map from string to int64.   texts: a map from string
+to string.   histogram: a list of int64, see `HISTOGRAM_BUCKETS`."""
 
 Kind: TypeAlias = Literal["node", "queue", "link", "event", "topology"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 HISTOGRAM_BUCKETS: Final = 32
-"""Bucket i counts values below 100 * 2**(i / 2) us that are in no lower bucket; the last one counts all above. The
-limits go from 100 us to 3 s in steps of a half octave."""
+"""Bucket i counts the values below 100 * 2**(i / 2) us that are in no lower bucket; the last bucket counts all greater
+values. The limits go from 100 us to 3 s, each 2**0.5 times the one before."""
 
 
 def bucket_limit_us(bucket: int) -> float:
-    """Return the upper limit of a histogram's bucket in us; infinite for the last one."""
+    """Return the upper limit of a histogram's bucket in us; infinity for the last bucket."""
     return float("inf") if bucket >= HISTOGRAM_BUCKETS - 1 else 100.0 * 2.0 ** (bucket / 2)
 
 
@@ -37,13 +38,13 @@ ENVELOPE: Final[dict[str, FieldType]] = {
     "kind": "string",
     "cluster": "string",
     "node": "string",
-    "boot_id": "string",  # of the process
+    "boot_id": "string",  # names the process
     "seq": "int64",  # counts the rows of a kind of this boot_id: (node, boot_id, kind, seq) is unique
     "ts": "int64",  # ms since 1970
-    "mono_ms": "int64",  # since the start of the process: rates go by it
-    "skew_ms": "int32",  # our clock less the median of the members' clocks; null: not known
+    "mono_ms": "int64",  # ms since the start of the process, for rates
+    "skew_ms": "int32",  # this node's clock minus the median of the members' clocks; null: unknown
     "skew_err_ms": "int32",
-    "interval_ms": "int32",  # since the row of the same subject before; null for the first one
+    "interval_ms": "int32",  # since the previous row of the same subject; null for its first row
 }
 
 NODE: Final[dict[str, FieldType]] = {
@@ -62,8 +63,8 @@ NODE: Final[dict[str, FieldType]] = {
     "fsync_us_total": "int64",
     "cpu_user_ms_total": "int64",
     "cpu_sys_ms_total": "int64",
-    "loop_lag_ms_max": "double",  # over the interval
-    "loop_lag_us": "histogram",  # counters, of one sample every 100 ms
+    "loop_lag_ms_max": "double",  # maximum in the interval
+    "loop_lag_us": "histogram",  # counters; one sample every 100 ms
     "gc_pause_ms_total": "double",
     "gc_count_total": "int64",
     "alarms": "strings",  # memory, disk, fd
@@ -83,7 +84,7 @@ NODE: Final[dict[str, FieldType]] = {
     "capacity_hints": "counts",
     "maintenance": "bool",
     "version": "string",
-    "segments_dropped_total": "int64",  # of telemetry, which no collector took in time
+    "segments_dropped_total": "int64",  # segments of telemetry dropped because no collector read them in time
 }
 
 QUEUE: Final[dict[str, FieldType]] = {
@@ -95,23 +96,23 @@ QUEUE: Final[dict[str, FieldType]] = {
     "exclusive": "bool",
     "policy": "string",
     "want_mirrors": "int32",  # mirrors that the policy asks for beside the master; 0: unmirrored
-    "fixed_nodes": "strings",  # where the policy wants the copies, if it names nodes; null: anywhere
+    "fixed_nodes": "strings",  # the nodes for the copies, if the policy names nodes; null: any nodes
     "role": "string",  # master, mirror
     "master_node": "string",
     "epoch": "int64",  # rises when the master changes
     "ring": "strings",  # nodes with a copy, in order, from the master on
-    "synced": "strings",  # the nodes of the ring with all messages, the master included
+    "synced": "strings",  # the nodes of the ring that have all messages, including the master
     "heir": "string",  # the node that becomes master if the master dies; null: none
-    "ring_pos": "int32",  # of this replica
+    "ring_pos": "int32",  # position of this replica
     "ring_size": "int32",
     "sync_state": "string",  # synced, syncing, unsynced
     "sync_progress": "double",  # 0 to 1
-    "mirror_lag_ops": "int64",  # of a mirror: operations that it lacks; of a master: those that its mirrors lack
-    "mirror_lag_ms": "int64",  # for how long the oldest of these is on its way
+    "mirror_lag_ops": "int64",  # operations that the mirror lacks; in a master's row: that its mirrors lack
+    "mirror_lag_ms": "int64",  # the time since the oldest of these operations was sent
     "mem_bytes": "int64",
     "disk_bytes": "int64",
-    "cpu_us_total": "int64",  # spent on this replica by the broker's thread
-    # Only masters have those that follow.
+    "cpu_us_total": "int64",  # CPU time of the broker's thread for this replica
+    # Only masters have the following fields.
     "ready": "int64",
     "unacked": "int64",
     "msg_bytes": "int64",
@@ -127,9 +128,9 @@ QUEUE: Final[dict[str, FieldType]] = {
     "dropped_total": "int64",
     "consumers": "int32",
     "consumer_util": "double",  # 0 to 1: the share of time in which a consumer could take a message
-    "prefetch_sum": "int64",  # null: a consumer without limit
-    "head_age_ms": "int64",  # of the oldest ready message
-    "publishers_on": "counts",  # clients by node; null: not known
+    "prefetch_sum": "int64",  # null: a consumer has no limit
+    "head_age_ms": "int64",  # age of the oldest ready message
+    "publishers_on": "counts",  # number of clients by node; null: unknown
     "consumers_on": "counts",
     "confirm_us": "histogram",  # counters
 }
@@ -149,7 +150,7 @@ LINK: Final[dict[str, FieldType]] = {
 
 EVENT: Final[dict[str, FieldType]] = {
     "event_id": "string",
-    "event": "string",  # one of `EVENTS`; readers count others and go on
+    "event": "string",  # one of `EVENTS`; readers count other events and ignore them
     "vhost": "string",
     "queue": "string",
     "from_node": "string",
@@ -183,11 +184,11 @@ EVENTS: Final = (
 )
 
 TOPOLOGY: Final[dict[str, FieldType]] = {
-    "snapshot": "string",  # names the snapshot: one is many rows, each with some of the queues
+    "snapshot": "string",  # names the snapshot; its queues are spread over many rows
     "part": "int32",  # from 0
     "parts": "int32",
     "view_id": "int64",
-    "topology_hash": "string",  # of the whole snapshot
+    "topology_hash": "string",  # hash of the whole snapshot
     "document": "string",  # JSON, see `spark_ops.planning.topology`
 }
 
@@ -198,7 +199,7 @@ FIELDS: Final[dict[Kind, dict[str, FieldType]]] = {
     "event": ENVELOPE | EVENT,
     "topology": ENVELOPE | TOPOLOGY,
 }
-"""All fields of a kind, in the order of columns."""
+"""All fields of each kind, in the order of columns."""
 
 KEY: Final = ("node", "boot_id", "kind", "seq")
-"""The fields that identify a row: a row that comes twice has the same values in them."""
+"""The fields that identify a row: duplicates have the same values in them."""

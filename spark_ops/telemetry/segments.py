@@ -1,10 +1,10 @@
-"""Segments are the files of JSON lines that nodes append rows to; this module finds them and checks the lines.
+"""Segments are files of JSON lines to which nodes append rows; this module finds segments and parses their lines.
 
-    <directory>/<node>/<boot_id>-<yyyymmddThhmmss>-<n>.ndjson         closed: the node never touches it again
-    <directory>/<node>/….ndjson.open                                  being written; left behind by a node that died
+    <directory>/<node>/<boot_id>-<yyyymmddThhmmss>-<n>.ndjson         closed: the node never writes to it again
+    <directory>/<node>/….ndjson.open                                  open: being written, or left over from a dead node
 
-Each line is checked before it is used. A line that does not end was torn by a crash. A row is understood if its
-version is at most one later than ours, since fields are only ever added. Source: spark §2.7.
+Each line is checked before use. A line without a line feed was torn by a crash. A row is accepted if its version is
+at most `VERSION_MAX`: a version only adds fields, so this code can read rows of the next one. Source: spark §2.7.
 """
 
 import json
@@ -21,12 +21,12 @@ from spark_ops.telemetry.schema import FIELDS, VERSION, FieldType
 SUFFIX: Final = ".ndjson"
 OPEN_SUFFIX: Final = ".ndjson.open"
 LINE_MAX_BYTES: Final = 16 * 1024 * 1024
-"""A line is read up to this size; no node writes a longer one."""
+"""The maximal size of a line. Nodes write no longer ones; a longer one is read in pieces, which are rejected."""
 VERSION_MAX: Final = VERSION + 1
-"""The latest version of rows that is understood."""
+"""The latest version of rows that is accepted."""
 
 _BOOT_ID: Final = re.compile(r"[0-9a-f][0-9A-Za-z-]{0,99}")
-"""The form of a boot id, which is a uuid; files are named after it, see `layout.RAW_GLOB`."""
+"""The form of a boot id, which is a UUID. Names of files begin with it, see `layout.RAW_GLOB`."""
 _INT_BITS: Final = {"int32": 31, "int64": 63}
 _ITEMS: Final[dict[str, FieldType]] = {
     "strings": "string",
@@ -39,7 +39,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 class Problem(Enum):
-    """The kinds of lines that give no row."""
+    """The reasons for which a line is rejected."""
 
     TORN = "torn"
     BAD = "bad"
@@ -48,7 +48,7 @@ class Problem(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A line that gives no row.   why: the reason in words."""
+    """A rejected line.   why: the reason in words."""
 
     problem: Problem
     why: str
@@ -57,7 +57,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """A file of rows.   name: the closed file's name, also while it is open."""
+    """A segment.   name: the name that the file has when it is closed, even if it is open."""
 
     node_directory: Path
     name: str
@@ -65,12 +65,12 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """The path at which the file is now."""
+        """The current path of the file."""
         return self.node_directory / (self.name + ".open" if self.is_open else self.name)
 
 
 def node_directories(directory: Path) -> list[Path]:
-    """Return the directories of nodes: a directory's subdirectories, or itself if it has segments. Raises: OSError."""
+    """Return the directories of nodes: this directory if it has segments, else its subdirectories. Raises: OSError."""
     if _segments(directory):
         return [directory]
     return sorted(
@@ -79,7 +79,7 @@ def node_directories(directory: Path) -> list[Path]:
 
 
 def segments(node_directory: Path) -> list[Segment]:
-    """Return all segments of a node, the oldest first, by the time and number in their names. Raises: OSError."""
+    """Return all segments of a node, oldest first, by the time and number in their names. Raises: OSError."""
     return sorted(_segments(node_directory), key=lambda segment: (_order(segment.name), segment.name))
 
 
@@ -96,29 +96,29 @@ def _segments(directory: Path) -> list[Segment]:
 
 
 def _order(name: str) -> tuple[str, int]:
-    """Return the time in a segment's name, then its number; names of another form come first."""
+    """Return the time and the number in a segment's name, as a sort key; names of another form sort first."""
     parts = name.removesuffix(SUFFIX).rsplit("-", 2)
     return (parts[1], int(parts[2])) if len(parts) == 3 and parts[2].isdecimal() else ("", 0)
 
 
 def read_file(path: Path) -> Iterator[Row | Rejected]:
-    """Yield each line of a segment as a row or a rejection. A line over `LINE_MAX_BYTES` comes in pieces, none of
-    which is a row. Raises: OSError."""
+    """Yield each line of a segment as a row or a rejection. A line over `LINE_MAX_BYTES` is yielded as several
+    rejections. Raises: OSError."""
     with path.open("rb") as file:
         yield from read(iter(lambda: file.readline(LINE_MAX_BYTES), b""))
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Row | Rejected]:
-    """Yield a row or a rejection for each line, in order; empty lines are passed over."""
+    """Yield a row or a rejection for each line, in order; empty lines are skipped."""
     for line in lines:
         if line != b"\n":
             yield parse(line)
 
 
 def parse(line: bytes) -> Row | Rejected:
-    """Return the row if the line has a valid envelope; unknown fields are left out, others are not checked."""
+    """Return the row if its envelope is valid. Unknown fields are left out; the fields of its kind are not checked."""
     if not line.endswith(b"\n"):
-        return Rejected(Problem.TORN, "the last line does not end", line)
+        return Rejected(Problem.TORN, "the last line has no line feed", line)
     try:
         row = json.loads(line, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -136,32 +136,32 @@ def parse(line: bytes) -> Row | Rejected:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _what_is_wrong(row: Row) -> str | None:
-    """Return what is wrong with the envelope's fields that make the path and the key of a row; None: nothing."""
+    """Return the error in the envelope's fields that determine the path and the key of a row; None if valid."""
     if type(row.get("v")) is not int or row["v"] < 1:
-        return "v is not a version"
+        return "v is not a valid version"
     kind = row.get("kind")
     if not isinstance(kind, str) or kind not in FIELDS:
-        return "the kind is not known"
+        return "the kind is unknown"
     for name in ("cluster", "node"):
         value = row.get(name)
         if not isinstance(value, str) or not 0 < len(escape(value)) <= PART_MAX or not is_text(value):
-            return f"{name} is not a name"
+            return f"{name} is not a valid name"
     boot_id = row.get("boot_id")
     if not isinstance(boot_id, str) or _BOOT_ID.fullmatch(boot_id) is None:
-        return "boot_id is not one"
+        return "boot_id is not valid"
     for name, limit in (("seq", 2**63 - 1), ("ts", TS_MAX_MS), ("mono_ms", 2**63 - 1)):
         value = row.get(name)
         if type(value) is not int or not 0 <= value <= limit:
-            return f"{name} is not in range"
+            return f"{name} is out of range"
     return None
 
 
 def wrong_field(row: Row) -> str | None:
-    """Return the name of the first field whose value is not of its type; None if all are right."""
+    """Return the name of the first field whose value has a wrong type; None if there is none."""
     for name, field_type in FIELDS[row["kind"]].items():
         value = row.get(name)
         if value is not None and not fits(value, field_type):
@@ -170,7 +170,7 @@ def wrong_field(row: Row) -> str | None:
 
 
 def fits(value: Any, field_type: FieldType) -> bool:
-    """True if a value, not null, is of a type."""
+    """True if a value that is not null has the type."""
     match field_type:
         case "string":
             return isinstance(value, str) and is_text(value)
@@ -190,5 +190,5 @@ def fits(value: Any, field_type: FieldType) -> bool:
 
 
 def is_text(text: str) -> bool:
-    """True if a text can be written as UTF-8: JSON can carry halves of surrogate pairs."""
+    """True if a text can be encoded as UTF-8. JSON can contain lone surrogates, which cannot."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

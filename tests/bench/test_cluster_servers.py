@@ -141,7 +141,7 @@ def test_formed_is_when_all_know_what_the_first_knows(monkeypatch: pytest.Monkey
     assert Peer.questions == 3
     Peer.questions = -1000
     monkeypatch.setattr(cluster_servers, "FORMED_TIMEOUT_S", 0.0)
-    with pytest.raises(BenchError, match="the node at 3 is no part of the cluster"):
+    with pytest.raises(BenchError, match="the node at 3 is not in the cluster"):
         cluster_servers.await_formed([1, 2, 3])
 
 

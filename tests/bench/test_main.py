@@ -59,7 +59,7 @@ def test_against_needs_another_checkout(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         options(monkeypatch, "--against", name)
-    assert f"{name} is no other checkout of Fluffle" in capsys.readouterr().err
+    assert f"{name} is not another checkout of Fluffle" in capsys.readouterr().err
 
 
 def test_against_and_rabbitmq_exclude_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

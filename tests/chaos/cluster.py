@@ -34,8 +34,8 @@ ASKED_FOR: Final = re.compile(
     r"Channel error on connection|channel exception not_found|channel exception precondition_failed"
     r"|Error on AMQP connection|connection exception connection_forced|closing AMQP connection"
     # What the faults are seen as.
-    r"|there is no way to it from here: a partition|the file ends inside a record"
-    r"|the cluster was not told within|\{handshake_timeout,"
+    r"|is up, but this node cannot reach it \(network partition\)|the file ends inside a record"
+    r"|the cluster did not record that within|\{handshake_timeout,"
     r"|the broker cannot start: the cluster did not agree on a change of metadata in time"
 )
 BORING: Final = re.compile(f"{ASKED_FOR.pattern}|accepting AMQP|user 'guest' authenticated")

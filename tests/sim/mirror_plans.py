@@ -4,8 +4,8 @@
     Applier: takes the lock, adds a copy, waits, maybe promotes, drops one; dies anywhere; knows what some node knows
 
 What is checked of each change of a view that a step made, and of each copy that a policy reconciler gives up while
-copies are
-placed: there are no fewer synchronised copies than before, or than the policy wants. Source: spark §6.1, §6.14.
+copies are placed: there are no fewer synchronised copies than before, or than the policy wants.
+Source: spark §6.1, §6.14.
 """
 
 from collections.abc import Iterator, Sequence

@@ -54,7 +54,7 @@ async def log(call: Call) -> Reply:
     """GET /nodes/{node}/log?after=N: the last lines of its log, those after line N. Not RabbitMQ's."""
     member, after = _member(call), call.query.get("after", "0")
     if not (after.isascii() and after.isdigit() and len(after) <= NUMBER_DIGITS_MAX):
-        raise bad_request("'after' is no number of a line")
+        raise bad_request("'after' is not a line number")
     return ok(await call.site.ask(member.name, "log_lines", {"after": int(after)}))
 
 

@@ -1,4 +1,4 @@
-"""Packets as bytes: what is written is what is read, frames join; what makes no sense is told."""
+"""Packets as bytes: decoding gives what was encoded, frames join, and invalid packets are reported."""
 
 from collections.abc import Sequence
 from typing import Any

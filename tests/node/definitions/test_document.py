@@ -279,7 +279,7 @@ def test_all_that_cannot_be_taken_is_named_at_once() -> None:
         read({**FOREIGN, "policies": [*FOREIGN["policies"], mistake]})
     first, *lines = str(caught.value.reason).splitlines()
     assert first == (
-        "8 items cannot be taken; 7 of them ask for what is not here, and can be skipped (skip_unsupported):"
+        "8 items cannot be taken; 7 of them use features that Fluffle lacks; skip_unsupported skips these:"
     )
     for line, what in zip(
         lines,

@@ -274,7 +274,7 @@ def test_a_lost_vhost_does_not_cost_what_is_in_it() -> None:
     disk.flip_bit(PATH, 20)
     node = Node(disk)
     assert node.queues() == ["a", "b"]
-    assert "vhost '/' is missing and made anew" in [what for _, _, what in node.reports]
+    assert "vhost '/' was missing and has been created again" in [what for _, _, what in node.reports]
 
 
 def test_a_damaged_header() -> None:

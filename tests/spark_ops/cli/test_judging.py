@@ -32,7 +32,7 @@ def test_the_verdict_comes_first(document: dict[str, Any]) -> None:
     told = list(judging.lines(document))
     assert told[0].startswith("synthetic: findings, score 87 of 100")
     assert told[1] == "2026-11-01T00:00:00Z to 2026-11-01T01:00:00Z, 100.0% of 1800 rows seen"
-    assert told[3].startswith("WARNING  queue 'queue-00000' in '/' grows by 0.93 MB a minute (R² 0.99)")
+    assert told[3].startswith("WARNING  queue 'queue-00000' in '/' grows by 0.93 MB per minute (R² 0.99)")
     assert any(line.startswith("node1") and "4" in line for line in told)
 
 
@@ -87,7 +87,7 @@ def test_times() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["health", "{root}/none"], "is no directory: give what `collect --out` wrote to"),
+        (["health", "{root}/none"], "is not a directory: give the --out directory of `collect`"),
         (["health", "{root}", "--window", "x"], "'x' is not a time"),
         (["health", "{root}", "--window", "5s"], "--window: at least 1m"),
         (["health", "{root}", "--once"], "--once goes with --follow"),

@@ -95,7 +95,7 @@ def test_times() -> None:
     from spark_ops.cli.rollup import moment
 
     assert moment("2026-11-01") == moment("2026-11-01T01:00+01:00") == START_S
-    with pytest.raises(Exception, match="is no time"):
+    with pytest.raises(Exception, match="is not a time"):
         moment("yesterday")
 
 
@@ -128,7 +128,7 @@ def test_the_command(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (kind, "2026-11-01T00:00Z") for kind in ("link", "node", "queue")
     ]
     assert main(["rollup", str(tmp_path)]) == 0
-    assert "queue   1 hours had theirs already" in capsys.readouterr().out
+    assert "queue   1 hours already had a rollup" in capsys.readouterr().out
     answers = []
     for source in ("rollup", "raw"):
         assert main(["rollup", str(tmp_path), "--figures", source, "--json"]) == 0

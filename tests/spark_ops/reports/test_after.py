@@ -36,7 +36,7 @@ def test_a_node_that_is_busier_than_predicted() -> None:
     assert not after["is_as_predicted"]
     assert after["nodes"][0]["cpu_error"] == pytest.approx(0.25 * (1 - 0.47 / 2.2), rel=1e-6)
     assert after["nodes"][1]["cpu_error"] < 0
-    assert build(None, samples.plan(), after, created=CREATED)["title"] == "It did not come as predicted"
+    assert build(None, samples.plan(), after, created=CREATED)["title"] == "Not as predicted"
 
 
 def test_a_queue_that_did_not_move() -> None:

@@ -123,7 +123,7 @@ export function kindBadge(event) {
 
 /** Events of rings, newest first. `isOfOne`: all are of the queue that the page is about. */
 export function eventList(events, { isOfOne = false } = {}) {
-  if (!events.length) return h('p.quiet', null, 'Nothing has happened lately.');
+  if (!events.length) return h('p.quiet', null, 'No recent events.');
   return h('ol.events', null, events.map((event) => h('li', null,
     h('time', null, isOfOne ? time(event.time) : clock(event.time)), ' ',
     kindBadge(event), ' ',

@@ -113,7 +113,9 @@ def test_what_is_not_supported_is_skipped_if_asked_for() -> None:
     }
     refused = caller.ask("POST", "/api/definitions", document, headers=JSON)
     assert refused.status == 400
-    assert refused.value["reason"].startswith("2 items cannot be taken; 2 of them ask for what is not here")
+    assert refused.value["reason"].startswith(
+        "2 items cannot be taken; 2 of them use features that Fluffle lacks"
+    )
     assert caller.ask("GET", "/api/queues/%2F/q").status == 404
     taken = caller.ask("POST", "/api/definitions?skip_unsupported=true", document, headers=JSON)
     assert (taken.status, len(taken.value["skipped"])) == (200, 2)

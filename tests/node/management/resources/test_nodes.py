@@ -36,7 +36,7 @@ def test_the_lines_after_one(site_caller: tuple[LiveSite, Caller]) -> None:
 @pytest.mark.parametrize("after", ["x", "-1", "", "1" * 19, "%C2%B2"])
 def test_a_line_that_is_no_number(site_caller: tuple[LiveSite, Caller], after: str) -> None:
     answer = site_caller[1].ask("GET", f"{LOG}?after={after}")
-    assert (answer.status, answer.value["reason"]) == (400, "'after' is no number of a line")
+    assert (answer.status, answer.value["reason"]) == (400, "'after' is not a line number")
 
 
 def test_who_may_read_the_log(site_caller: tuple[LiveSite, Caller]) -> None:

@@ -22,7 +22,7 @@ export async function render(view) {
     key: (row) => row.key,
     nameOf: (row) => `${row.name} ${row.node ?? ''} ${row.former ?? ''}`,
     filterBy: 'queue or node',
-    empty: 'Nothing of that has happened lately.',
+    empty: 'No such events recently.',
     columns: columns(view.vhost),
   });
   view.turn = (by) => list.turn(by);
