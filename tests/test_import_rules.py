@@ -288,14 +288,6 @@ KNOTS: Final = (
         "node.queue.queue",
     },
     {
-        "node.statistics.message_stats",
-        "node.statistics.options",
-        "node.statistics.rows",
-        "node.statistics.series",
-        "node.statistics.sums",
-        "node.statistics.watches",
-    },
-    {
         "cluster.mirror.replica",
         "cluster.mirror.replica_facts",
         "cluster.mirror.known_queue",

@@ -131,6 +131,7 @@ class Observers(Observer):
     """Several observers, each of which is told of all events in turn."""
 
     def __init__(self, *observers: Observer) -> None:
+        # Set on the instance in place of a method for each event: all would be alike, and a new one could be forgotten.
         for name in _HOOKS:
             setattr(self, name, partial(_tell, [getattr(observer, name) for observer in observers]))
 
