@@ -176,7 +176,7 @@ def test_command_lines_that_make_no_sense(run: Run, topology: Path, arguments: l
 def test_root_may_stand_after_the_mode(run: Run, tmp_path: Path) -> None:
     code, _, err = run("plan", "--mode", "full", tmp_path / "nowhere")
     assert code == 2
-    assert "is no directory" in err
+    assert "is not a directory" in err
 
 
 def test_settings_from_a_file(run: Run, topology: Path, tmp_path: Path) -> None:
