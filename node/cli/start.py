@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from node.config.config import Config
 
 EX_OK: Final = 0
-EX_USAGE: Final = 64
 EX_UNAVAILABLE: Final = 69
 EX_IOERR: Final = 74
 EX_CONFIG: Final = 78

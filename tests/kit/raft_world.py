@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from cluster.metadata.founding import create, join, load
-from cluster.metadata.journal_file import has_journal
+from cluster.metadata.journal_file import PATH
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.raft_member import RaftMember
@@ -144,7 +144,7 @@ class World:
         self._processes += 1
         number = self._processes
         disk = self.disks.get(name)
-        if disk is not None and has_journal(disk):
+        if disk is not None and PATH in disk.names(""):
             image = load(disk)
             self.checks.loaded(name, image)
             is_joining = name not in image.head.voters

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.catalogue.records import QueueRecord
-from node.queue.operations import Image, Operation, decode
+from node.queue.operations import Operation, decode
 from node.queue.run import NEVER, Batch, Envelope
 from node.scheduling.timers import Timers
 from node.store.disk import Append, Disk, Step
@@ -17,6 +17,7 @@ from node.store.records import HEADER_BYTES, read_records
 from node.store.store import Store
 from tests.kit.disk import SimulatedDisk
 from tests.kit.messages import content
+from tests.kit.stored import Image
 
 ENVELOPES = [Envelope("", key, channel=1, frame_max_bytes=0, persistent=True) for key in ("q", "r")]
 ENVELOPE = ENVELOPES[0]

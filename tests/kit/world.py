@@ -43,6 +43,7 @@ from node.broker.broker import Broker
 from node.catalogue.commands import Command, seed_commands
 from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
+from node.client.base_connection import BaseConnection
 from node.client.channel import Channel
 from node.client.connection import Connection
 from node.client.endpoint import ClientEndpoint
@@ -88,42 +89,44 @@ class Diary(Observer):
     def __init__(self) -> None:
         self.entries: list[str] = []
 
-    def accepted(self, connection: Connection) -> None:
+    def accepted(self, connection: BaseConnection) -> None:
         self.entries.append("accepted")
 
-    def handshake_failed(self, connection: Connection, explanation: str) -> None:
+    def handshake_failed(self, connection: BaseConnection, explanation: str) -> None:
         self.entries.append(f"handshake failed: {explanation}")
 
-    def handshake_timed_out(self, connection: Connection) -> None:
+    def handshake_timed_out(self, connection: BaseConnection) -> None:
         self.entries.append("handshake timed out")
 
-    def login_refused(self, connection: Connection, mechanism: str, reason: str) -> None:
+    def login_refused(self, connection: BaseConnection, mechanism: str, reason: str) -> None:
         self.entries.append(f"login refused: {mechanism}: {reason}")
 
-    def named_by_client(self, connection: Connection) -> None:
+    def named_by_client(self, connection: BaseConnection) -> None:
         self.entries.append(f"named: {connection.client_name}")
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: BaseConnection) -> None:
         self.entries.append("opened")
 
-    def secret_updated(self, connection: Connection, reason: str) -> None:
+    def secret_updated(self, connection: BaseConnection, reason: str) -> None:
         self.entries.append(f"secret updated: {reason}")
 
     def connection_failed(
-        self, connection: Connection, channel: int, error: ProtocolError, method: str
+        self, connection: BaseConnection, channel: int, error: ProtocolError, method: str
     ) -> None:
         self.entries.append(f"connection failed: {method or '-'} on {channel}: {error.code}")
 
-    def channel_failed(self, connection: Connection, channel: int, error: ProtocolError, method: str) -> None:
+    def channel_failed(
+        self, connection: BaseConnection, channel: int, error: ProtocolError, method: str
+    ) -> None:
         self.entries.append(f"channel failed: {method or '-'} on {channel}: {error.code}")
 
-    def consumer_timed_out(self, connection: Connection, channel: int, consumer_tag: str) -> None:
+    def consumer_timed_out(self, connection: BaseConnection, channel: int, consumer_tag: str) -> None:
         self.entries.append(f"consumer timed out: {consumer_tag} on {channel}")
 
-    def heartbeats_missed(self, connection: Connection) -> None:
+    def heartbeats_missed(self, connection: BaseConnection) -> None:
         self.entries.append("heartbeats missed")
 
-    def closed(self, connection: Connection, *, in_good_order: bool) -> None:
+    def closed(self, connection: BaseConnection, *, in_good_order: bool) -> None:
         self.entries.append(f"closed {'in good order' if in_good_order else 'abruptly'}")
 
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
@@ -147,7 +150,7 @@ class World:
             clock=lambda: self.cost_s,
         )
         self.broker.start(self.now)
-        self.clients: dict[Connection, Client] = {}
+        self.clients: dict[BaseConnection, Client] = {}
         for command in GUEST:
             self.submit(command)
 

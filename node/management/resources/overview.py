@@ -15,7 +15,6 @@ from node.statistics.sums import add_up
 from node.version import COMPATIBLE_VERSION, VERSION
 
 _TOTALS: Final = ("message_stats", "churn_rates", "queue_totals", "object_totals")
-_ROWS_A_SLICE: Final = 1000
 
 
 async def overview(call: Call) -> Reply:

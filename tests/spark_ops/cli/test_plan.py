@@ -13,11 +13,10 @@ import pytest
 from spark_ops.cli.main import main
 from spark_ops.cli.topologies import read_topology
 from spark_ops.planning.plan import parse
-from spark_ops.planning.topology import document_of
 from tests.kit.synthetic.faults import inject
 from tests.kit.synthetic.files import write_parquet
 from tests.kit.synthetic.telemetry import Setup
-from tests.spark_ops.planning.clusters import cluster, node, queue
+from tests.spark_ops.planning.clusters import cluster, document_of, node, queue
 
 Run = Callable[..., tuple[int, str, str]]
 
