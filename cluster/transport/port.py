@@ -33,6 +33,9 @@ _FLUSH_S: Final = 1.0
 
 _HOST: Final = "127.0.0.1"
 _MAPPED: Final = "::ffff:"
+_EVERYWHERE: Final = "::"
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""Errors of a machine without IPv6, where a name may still stand for its addresses."""
 
 
 class Caller(NamedTuple):
@@ -61,21 +64,14 @@ class PeerPort:
 
     def listen(self, host: str, port: int) -> int:
         """Accept connections.   host: an address; "::" is every interface.   Returns: the port. Raises: OSError."""
-        is_six = ":" in host
-        listening = socket.socket(socket.AF_INET6 if is_six else socket.AF_INET, socket.SOCK_STREAM)
         try:
-            listening.setblocking(False)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if is_six:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
-            listening.bind((host, port))
-            listening.listen(_BACKLOG)
-        except BaseException:
-            listening.close()
-            raise
-        self._socket = listening
+            self._socket = _listening(host, port)
+        except OSError as error:
+            if host != _EVERYWHERE or error.errno not in _NO_IPV6:
+                raise
+            self._socket = _listening("0.0.0.0", port)
         self._watch()
-        return int(listening.getsockname()[1])
+        return int(self._socket.getsockname()[1])
 
     def close(self) -> None:
         """Accept nothing more."""
@@ -178,6 +174,23 @@ def is_link(byte: bytes) -> bool:
 def is_grpc(byte: bytes) -> bool:
     """True if a connection that begins with this byte is meant for gRPC."""
     return byte in GRPC_FIRST_BYTES
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises: OSError."""
+    is_six = ":" in host
+    listening = socket.socket(socket.AF_INET6 if is_six else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_six:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != _EVERYWHERE))
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
 class _Passage:

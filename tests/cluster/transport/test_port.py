@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from cluster.transport import port as port_module
 from cluster.transport.frames import CONTROL, preface
 from cluster.transport.port import Caller, PeerPort, first_byte, host_of, is_grpc, is_link
 from tests.cluster.transport.links import run, until
@@ -133,6 +134,29 @@ def test_without_descriptors_nothing_is_accepted_for_a_while(monkeypatch: pytest
         [caller] = accepted
         assert host_of(caller.source) == "127.0.0.1"
         caller.sock.close()
+        writer.close()
+        port.close()
+
+    run(story())
+
+
+@pytest.mark.real
+def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every interface is then every one that there is; another address is an error as ever."""
+    listening = port_module._listening
+
+    def without(host: str, port: int) -> socket.socket:
+        if ":" in host:
+            raise OSError(errno.EAFNOSUPPORT, "no IPv6")
+        return listening(host, port)
+
+    async def story() -> None:
+        monkeypatch.setattr(port_module, "_listening", without)
+        port = PeerPort(lambda caller: caller.sock.close())
+        with pytest.raises(OSError, match="no IPv6"):
+            port.listen("::1", 0)
+        number = port.listen("::", 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", number)
         writer.close()
         port.close()
 
