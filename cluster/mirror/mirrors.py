@@ -18,6 +18,7 @@ from cluster.mirror.kept_messages import KeptMessages
 from cluster.mirror.known_queue import KnownQueue
 from cluster.mirror.metered_replica import MeteredReplica
 from cluster.mirror.mirror_controller import MirrorController, NoMirrorController
+from cluster.mirror.pacing import FLUSH_S, Pacing
 from cluster.mirror.packet_queue import PacketQueue
 from cluster.mirror.recovered_copies import RecoveredCopies
 from cluster.mirror.replica import Replica
@@ -37,14 +38,6 @@ from node.scheduling.timers import Timer
 if TYPE_CHECKING:
     from node.broker.broker import Broker
 
-FLUSH_S: Final = 0.002
-"""The time between two broadcasts of masters, so that a moderate load needs few broadcasts."""
-
-FEW: Final = 8
-FEW_FACTOR: Final = 2.5
-"""The factor by which the next broadcast is delayed after one with fewer than `FEW` messages. A broadcast costs all
-nodes as much CPU time as a hundred messages, so many small ones would delay confirms by more than this."""
-
 RETRY_S: Final = 1.0
 """How often proposals are repeated, and unsettled replicas are looked after."""
 
@@ -54,8 +47,7 @@ class Mirrors:
 
     send: hands a frame for a node to the transport.   on_fault: called with a node and text after a malformed
     message.
-    flush_s: between two times at which masters here broadcast: all at once, so that their batches share frames.
-    broadcast_at: when the next one is.
+    flush_s, pacing: when masters here broadcast.
     """
 
     def __init__(
@@ -67,10 +59,7 @@ class Mirrors:
         flush_s: float = FLUSH_S,
     ) -> None:
         self.broker = broker
-        self.broadcast_at = float("-inf")
-        self._flush_s = flush_s
-        self._has_broadcast = False  # in this turn, and so many messages
-        self._broadcast_count = 0
+        self.pacing = Pacing[Replica](flush_s, self.touch)
         self._packets = PacketQueue(send)
         self._on_fault = on_fault
         self._incarnation = 0
@@ -472,22 +461,10 @@ class Mirrors:
                 if replica.is_unconfirmed or replica.defect:
                     self._needing_attention[replica] = None
                 self.own_bytes += replica.newly_pending
-            if self._has_broadcast:
-                self._has_broadcast = False
-                factor = 1.0 if self._broadcast_count >= FEW else FEW_FACTOR
-                self._broadcast_count = 0
-                self.broadcast_at = now + factor * self._flush_s
+            self.pacing.turn(now, self.own_bytes)
         if self._packets:
             self._packets.flush()
         self._controller.turn(now)
-
-    def may_broadcast(self, now: float, count: int) -> bool:
-        """True if a master's broadcast of so many messages may go in this turn, as it then does."""
-        is_time = now >= self.broadcast_at
-        if is_time:
-            self._has_broadcast = True
-            self._broadcast_count += count
-        return is_time
 
     def _wait(self, replica: Replica, due: float, now: float) -> None:
         if due <= now:

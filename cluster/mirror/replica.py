@@ -526,10 +526,10 @@ class Replica:
         if replicator is not None:
             replicator.relieve()
         if replicator is not None and replicator.is_due:
-            if self.is_alone or self._mirrors.may_broadcast(now, replicator.gathered_count):
+            if self.is_alone or self._mirrors.pacing.may_broadcast(self, now, replicator.gathered_count):
                 replicator.flush()
             else:
-                due.append(self._mirrors.broadcast_at)
+                due.append(self._mirrors.pacing.at)
         if self._source is not None:
             self._source.turn(now)
             due.append(now if self._source.has_work else self._source.due_at)

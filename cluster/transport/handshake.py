@@ -23,7 +23,7 @@ from cluster.transport.interface import Hello, Identity
 from cluster.transport.peer_pb2 import Greeting, Handshake
 from node.version import NODE_MARK, VERSION
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 
 NONCE_BYTES: Final = 32
 
@@ -45,12 +45,14 @@ class Kind(StrEnum):
 class HandshakeFailed(Exception):
     """The stream must end; the text is for the operator.
 
-    is_theirs: the other side refused; otherwise this side does, and tells it why.
+    is_theirs: the other side refused; otherwise this side does, and tells it why.   name: the other side's, as far
+    as it has proved it.
     """
 
     def __init__(self, text: str, *, is_theirs: bool = False) -> None:
         super().__init__(text)
         self.is_theirs = is_theirs
+        self.name = ""
 
 
 def refusal(text: str) -> bytes:
@@ -146,12 +148,24 @@ class _Side:
 
 
 class Opener(_Side):
-    """The side that opens a stream.   to: the name that the other side must have; empty when it isn't known."""
+    """The side that opens a stream.   to: the name that the other side must have; empty when it isn't known.
 
-    def __init__(self, identity: Identity, kind: Kind, to: str, secret: bytes, nonce: bytes) -> None:
+    names: those that the other side's certificate vouches for; None without one, or where gRPC has compared them.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        kind: Kind,
+        to: str,
+        secret: bytes,
+        nonce: bytes,
+        names: Set[str] | None = None,
+    ) -> None:
         super().__init__(identity, secret, nonce)
         self._kind = kind
         self._to = to
+        self._names = names
         self._opening = self._greeting(kind, to)
 
     def greet(self) -> bytes:
@@ -160,7 +174,7 @@ class Opener(_Side):
 
     def receive_greeting(self, message: bytes) -> bytes:
         """Take the other side's greeting and return the proof. Raises: HandshakeFailed."""
-        self._take_greeting(message, self._kind, None)
+        self._take_greeting(message, self._kind, self._names)
         if self._to and self.hello.name != self._to:
             raise HandshakeFailed(f"it is node '{self.hello.name}', not '{self._to}'")
         self._answer = message

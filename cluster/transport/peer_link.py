@@ -7,20 +7,24 @@
 The other node is *gone* when our stream was reset and then its host refuses a connection: no process holds the port
 any more. Silence proves nothing.
 
+What is sent in one turn of the loop is written at its end, together.
+
 Source: ring §4; docs/internals/links.md, "Two streams in each direction".
 """
 
 import asyncio
-import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.transport.control import ControlReceiver, ControlSender
-from cluster.transport.handshake import NONCE_BYTES, HandshakeFailed, Kind, Opener, refusal
+from cluster.transport.handshake import HandshakeFailed, Kind
+from cluster.transport.incoming_data import IncomingData
 from cluster.transport.interface import Hello, Topic, Traffic
-from cluster.transport.stream import Receiver, Sender, StreamFault
-from cluster.transport.wire import IncomingStream, OutgoingStream, StreamEnded, first_of, open_channel
+from cluster.transport.introductions import greet, new_opener
+from cluster.transport.link_stream import LinkStream, dial
+from cluster.transport.stream import Receiver, Sender, StreamEnded, StreamFault
+from cluster.transport.wire import open_channel
 
 if TYPE_CHECKING:
     from cluster.transport.transport import Transport
@@ -30,29 +34,48 @@ _TOLD_MAX: Final = 32
 """The most reasons that are logged until the link is up again; a peer that makes up reasons gets no more."""
 
 
-class ServedStream:
-    """One incoming stream; `end` makes its handler return."""
+_SHORT_S: Final = 2.0
+"""A session that ends within this time does not shorten the wait before the next one."""
 
-    def __init__(self, stream: IncomingStream, hello: Hello) -> None:
-        self.stream = stream
-        self.hello = hello
-        self._end = asyncio.Event()
-        self.reason = "the stream broke"
 
-    @property
-    def is_ended(self) -> bool:
-        """True if nothing that the stream brings is wanted any more."""
-        return self._end.is_set()
+class _Outlet:
+    """Writes what a sender has to the stream of the present session, once a turn and as far as there is room."""
 
-    def end(self, reason: str) -> None:
-        """Make the handler return."""
-        if not self._end.is_set():
-            self.reason = reason
-        self._end.set()
+    def __init__(self, sent: Callable[[int], None]) -> None:
+        self._sent = sent
+        self._stream: LinkStream | None = None
+        self._sender: ControlSender | Sender | None = None
+        self._is_coming = False
 
-    async def ended(self) -> None:
-        """Wait for `end`."""
-        await self._end.wait()
+    def begin(self, stream: LinkStream, sender: ControlSender | Sender) -> None:
+        """Take the stream of a session."""
+        self._stream, self._sender = stream, sender
+        stream.on_room = self.flush
+        self.flush()
+
+    def end(self, stream: LinkStream) -> None:
+        """Write nothing more to the stream of a session, unless another one has begun."""
+        if self._stream is stream:
+            self._stream = self._sender = None
+
+    def soon(self) -> None:
+        """Write at the end of this turn."""
+        if not self._is_coming and self._stream is not None and self._stream.has_room:
+            self._is_coming = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write until nothing waits, or the kernel takes no more."""
+        self._is_coming = False
+        while (
+            (stream := self._stream) is not None
+            and self._sender is not None
+            and stream.has_room
+            and not stream.is_ended
+            and (batch := self._sender.next_batch())
+        ):
+            self._sent(len(batch))
+            stream.send(batch)
 
 
 class PeerLink:
@@ -66,25 +89,24 @@ class PeerLink:
         self.address = ""
         """The address that links go to; empty: none are wanted."""
         self.channel: Any = None
-        """The channel of the control stream; calls go over it too."""
+        """The channel of calls."""
         self.sent_bytes = self.received_bytes = 0
         self._tasks: dict[Kind, asyncio.Task[None]] = {}
+        self._outlets = {kind: _Outlet(self._has_sent) for kind in (Kind.CONTROL, Kind.DATA)}
         self._told: set[str] = set()  # reasons in the log since the link was up; there is a handful of them
         # control
         self._is_up = False
         self._control: ControlSender | None = None  # of the session that is ready
-        self._control_waits = asyncio.Event()
         self._control_ended = asyncio.Event()  # whether no session is ready
         self._control_ended.set()
         self._was_silent = False  # why the last session ended
         self._incarnation = 0
         self._judging: asyncio.Task[None] | None = None
-        self._incoming: dict[Kind, ServedStream] = {}
+        self._incoming: dict[Kind, LinkStream] = {}
         # data
         self._sender: Sender | None = None
-        self._data_waits = asyncio.Event()
         self._receiver: Receiver | None = None
-        self._reopened = asyncio.Event()
+        self._incoming_data: IncomingData | None = None
         self._closed_pair: tuple[int, int] = (0, 0)
 
     # --- what the transport asks for ---
@@ -97,10 +119,10 @@ class PeerLink:
         self._stream_lost("its address has changed")
         self.address = address
         self._told.clear()
-        self.channel = self._open_channel(Kind.CONTROL)
-        self._start(Kind.CONTROL, self._control_session)
+        self.channel = open_channel(address, self.name, self._transport.security, self._options)
+        self._start(Kind.CONTROL)
         if self._sender is not None:
-            self._start(Kind.DATA, self._data_session)
+            self._start(Kind.DATA)
 
     def disconnect_links(self) -> None:
         """End the streams that this node opens."""
@@ -121,8 +143,8 @@ class PeerLink:
             self._judging.cancel()
             self._judging = None
         self.disconnect_links()
-        for served in list(self._incoming.values()):
-            served.end("the link was given up")
+        for stream in list(self._incoming.values()):
+            stream.end("the link was given up")
 
     @property
     def traffic(self) -> Traffic:
@@ -139,7 +161,7 @@ class PeerLink:
         if self._control is None or not self._is_up or self._judging is not None:
             return False
         is_sent = self._control.push(topic, message)
-        self._control_waits.set()
+        self._outlets[Kind.CONTROL].soon()
         return is_sent
 
     def open_data(self, own: int, incarnation: int) -> None:
@@ -153,10 +175,9 @@ class PeerLink:
         )
         self._sender = Sender(own, incarnation, self._options.congested_bytes)
         self._receiver = Receiver(incarnation, own)
-        self._reopened.set()
-        self._reopened = asyncio.Event()
+        self._begin_data()
         if self.address:
-            self._start(Kind.DATA, self._data_session)
+            self._start(Kind.DATA)
 
     def close_data(self) -> None:
         """Drop the data stream with all frames on it."""
@@ -167,15 +188,15 @@ class PeerLink:
         task = self._tasks.pop(Kind.DATA, None)
         if task is not None:
             task.cancel()
-        served = self._incoming.get(Kind.DATA)
-        if served is not None:
-            served.end("the data stream was closed")
+        stream = self._incoming.get(Kind.DATA)
+        if stream is not None:
+            stream.end("the data stream was closed")
 
     def send_data(self, topic: Topic, frame: bytes) -> None:
         """Send a frame, exactly once. Without a data stream it is lost, with all others that were on it."""
         if self._sender is not None:
             self._sender.push(topic, frame)
-            self._data_waits.set()
+            self._outlets[Kind.DATA].soon()
 
     @property
     def is_congested(self) -> bool:
@@ -187,203 +208,164 @@ class PeerLink:
         """The unacknowledged bytes of the data stream."""
         return 0 if self._sender is None else self._sender.unacknowledged_bytes
 
+    def _has_sent(self, count: int) -> None:
+        self.sent_bytes += count
+
     # --- streams that we open ---
 
-    def _open_channel(self, kind: Kind) -> Any:
-        return open_channel(
-            self.address,
-            self.name,
-            self._transport.security,
-            self._options,
-            is_for_data=kind is Kind.DATA,
-        )
-
-    def _start(self, kind: Kind, run: Callable[[Any], Awaitable[None]]) -> None:
+    def _start(self, kind: Kind) -> None:
         assert kind not in self._tasks
-        self._tasks[kind] = self._transport.spawn(self._keep(kind, run))
+        self._tasks[kind] = self._transport.spawn(self._keep(kind))
 
-    async def _keep(self, kind: Kind, run: Callable[[Any], Awaitable[None]]) -> None:
+    async def _keep(self, kind: Kind) -> None:
         """Have one session after the other, until cancelled."""
-        is_own = kind is Kind.DATA  # the other channel serves calls as well
-        channel = self._open_channel(kind) if is_own else self.channel
         where = f"node '{self.name}' at {self.address}"
-        try:
-            while True:
-                # The channel itself waits longer and longer between attempts to connect.
-                delay_s = self._options.reconnect_min_s
-                try:
-                    await run(channel)
-                except StreamEnded as error:
-                    self.tell(f"no link to {where}: {error}")
-                except HandshakeFailed as error:
-                    self.tell(
-                        f"{where} refuses the link: {error}"
-                        if error.is_theirs
-                        else f"no link to {where}: {error}"
-                    )
-                    delay_s = self._options.refused_retry_s
-                except StreamFault as error:
-                    self.tell(f"no link to {where}: it breaks the protocol: {error}")
-                    delay_s = self._options.refused_retry_s
-                await asyncio.sleep(delay_s)
-        finally:
-            if is_own:
-                await channel.close()
+        now = asyncio.get_running_loop().time
+        delay_s = 0.0
+        while True:
+            begun_s = now()
+            try:
+                await self._session(kind)
+            except StreamEnded as error:
+                self.tell(f"no link to {where}: {error}")
+                if now() - begun_s > _SHORT_S:
+                    delay_s = 0.0
+                delay_s = min(max(2 * delay_s, self._options.reconnect_min_s), self._options.reconnect_max_s)
+            except HandshakeFailed as error:
+                self.tell(
+                    f"{where} refuses the link: {error}"
+                    if error.is_theirs
+                    else f"no link to {where}: {error}"
+                )
+                delay_s = self._options.refused_retry_s
+            except StreamFault as error:
+                self.tell(f"no link to {where}: it breaks the protocol: {error}")
+                delay_s = self._options.refused_retry_s
+            await asyncio.sleep(delay_s)
 
-    async def _control_session(self, channel: Any) -> None:
-        stream = OutgoingStream(channel, Kind.CONTROL, self.name)
+    async def _session(self, kind: Kind) -> None:
+        """Open a stream and use it until it ends. Raises: StreamEnded, HandshakeFailed, StreamFault."""
+        transport = self._transport
+        stream = await dial(self.address, self.name, kind, transport.security, self._options)
+        try:
+            opener = new_opener(
+                transport.identity, kind, self.name, transport.security.secret, stream.certified_names
+            )
+            hello = await greet(stream, opener, self._listener.admit, self._options.handshake_s)
+            if kind is Kind.CONTROL:
+                await self._control_session(stream, hello)
+            else:
+                await self._data_session(stream)
+        finally:
+            self._outlets[kind].end(stream)
+            stream.end("the link was given up")
+
+    async def _control_session(self, stream: LinkStream, hello: Hello) -> None:
         sender = ControlSender()
         try:
-            hello = await greet(self._transport, stream, Kind.CONTROL, self.name)
+            stream.open(_nothing_comes_back)
+            self._outlets[Kind.CONTROL].begin(stream, sender)
             self._control = sender
             self._control_ended.clear()
             self._stream_ready(hello)
-            await first_of(self._listen_for_end(stream), self._write_control(stream, sender))
-        except StreamEnded as error:
+            await stream.ended()
+        except (StreamEnded, StreamFault) as error:
             if self._control is sender:
-                self._was_silent = error.is_silence
+                self._was_silent = isinstance(error, StreamEnded) and error.is_silence
                 self._forget_control()
                 self._stream_lost(str(error))
             raise
         finally:
             if self._control is sender:
                 self._forget_control()
-            stream.end()
 
     def _forget_control(self) -> None:
         self._control = None
         self._control_ended.set()
 
-    async def _listen_for_end(self, stream: OutgoingStream) -> None:
-        while True:
-            await stream.read()
-
-    async def _write_control(self, stream: OutgoingStream, sender: ControlSender) -> None:
-        while True:
-            batch = sender.next_batch()
-            if batch:
-                self.sent_bytes += len(batch)
-                await stream.write(batch)
-            else:
-                self._control_waits.clear()
-                await self._control_waits.wait()
-
-    async def _data_session(self, channel: Any) -> None:
+    async def _data_session(self, stream: LinkStream) -> None:
         sender = self._sender
         assert sender is not None
-        stream = OutgoingStream(channel, Kind.DATA, self.name)
-        try:
-            await greet(self._transport, stream, Kind.DATA, self.name)
-            await stream.write(sender.opening())
-            sender.resume(await stream.read())
-            self._tell_relief(sender)
-            await first_of(self._read_acknowledgements(stream, sender), self._write_data(stream, sender))
-        finally:
-            stream.end()
+        is_resumed = False
 
-    async def _read_acknowledgements(self, stream: OutgoingStream, sender: Sender) -> None:
-        while True:
-            sender.acknowledge(await stream.read())
+        def take(messages: list[bytes]) -> None:
+            nonlocal is_resumed
+            for message in messages:
+                if is_resumed:
+                    sender.acknowledge(message)
+                else:
+                    sender.resume(message)
+                    is_resumed = True
+                    self._outlets[Kind.DATA].begin(stream, sender)
             self._tell_relief(sender)
+
+        stream.open(take)
+        stream.send(sender.opening())
+        await stream.ended()
 
     def _tell_relief(self, sender: Sender) -> None:
         if sender is self._sender and sender.take_relieved():
             self._listener.relieved(self.name)
             self._listener.received()
 
-    async def _write_data(self, stream: OutgoingStream, sender: Sender) -> None:
-        while True:
-            batch = sender.next_batch()
-            if batch:
-                self.sent_bytes += len(batch)
-                await stream.write(batch)
-            else:
-                self._data_waits.clear()
-                await self._data_waits.wait()
-
     # --- streams that come from there ---
 
-    async def serve(self, kind: Kind, served: ServedStream) -> None:
-        """Read an incoming stream until it ends. Raises: StreamEnded, StreamFault."""
+    async def serve(self, kind: Kind, stream: LinkStream, hello: Hello) -> None:
+        """Receive from a stream that the other node has opened, until it ends. Raises: StreamEnded, StreamFault."""
         older = self._incoming.get(kind)
         if older is not None:
             older.end("it opened another stream")
-        self._incoming[kind] = served
-        reading = self._read_control(served) if kind is Kind.CONTROL else self._read_data(served)
+        self._incoming[kind] = stream
+        data: IncomingData | None = None
         try:
             if kind is Kind.CONTROL:
                 if older is not None:
                     self._stream_lost(older.reason)
-                self._stream_ready(served.hello)
-            await first_of(served.ended(), reading)
-        except StreamEnded as error:
-            served.end(str(error))
-            raise
+                self._stream_ready(hello)
+                self._take_control(stream)
+            else:
+                data = self._incoming_data = IncomingData(
+                    stream, self._options, self._deliver, self._begin_data
+                )
+                stream.open(self._counted(data.take))
+            await stream.ended()
         finally:
-            served.end("its stream was reset")
-            if self._incoming.get(kind) is served:
+            stream.end("the link was given up")
+            if data is not None:
+                data.end()
+            if self._incoming.get(kind) is stream:
                 del self._incoming[kind]
                 if kind is Kind.CONTROL:
-                    self._stream_lost(served.reason)
+                    self._stream_lost(stream.reason)
+                else:
+                    self._incoming_data = None
 
-    async def _read_control(self, served: ServedStream) -> None:
+    def _take_control(self, stream: LinkStream) -> None:
         receiver = ControlReceiver()
-        while True:
-            data = await served.stream.read()
-            if served.is_ended:
-                return
-            self.received_bytes += len(data)
-            for topic, messages in receiver.receive(data):
-                self._listener.control(self.name, topic, messages)
+
+        def take(messages: list[bytes]) -> None:
+            for message in messages:
+                for topic, found in receiver.receive(message):
+                    self._listener.control(self.name, topic, found)
             self._listener.received()
 
-    async def _read_data(self, served: ServedStream) -> None:
-        opening = await served.stream.read()
-        while self._receiver is None or not self._receiver.opens(opening):
-            await self._reopened.wait()
-        receiver = self._receiver
-        if served.is_ended:
-            return
-        await served.stream.write(receiver.acknowledgement())
-        due = asyncio.Event()
-        await first_of(self._read_frames(served, receiver, due), self._acknowledge(served, receiver, due))
+        stream.open(self._counted(take))
 
-    async def _read_frames(self, served: ServedStream, receiver: Receiver, due: asyncio.Event) -> None:
-        loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle | None = None
-        unacknowledged_bytes = 0
+    def _counted(self, take: Callable[[list[bytes]], None]) -> Callable[[list[bytes]], None]:
+        def counted(messages: list[bytes]) -> None:
+            self.received_bytes += sum(map(len, messages))
+            take(messages)
 
-        def acknowledge() -> None:
-            nonlocal timer, unacknowledged_bytes
-            timer = None
-            unacknowledged_bytes = 0
-            due.set()
+        return counted
 
-        try:
-            while True:
-                message = await served.stream.read()
-                if served.is_ended:
-                    return
-                self.received_bytes += len(message)
-                frames = receiver.receive(message)
-                if frames:
-                    self._listener.data(self.name, frames)
-                    self._listener.received()
-                unacknowledged_bytes += len(message)
-                if timer is None:
-                    timer = loop.call_later(self._options.ack_after_s, acknowledge)
-                if unacknowledged_bytes >= self._options.ack_bytes:
-                    timer.cancel()
-                    acknowledge()
-        finally:
-            if timer is not None:
-                timer.cancel()
+    def _deliver(self, frames: list[tuple[Topic, bytes]]) -> None:
+        self._listener.data(self.name, frames)
+        self._listener.received()
 
-    async def _acknowledge(self, served: ServedStream, receiver: Receiver, due: asyncio.Event) -> None:
-        while True:
-            await due.wait()
-            due.clear()
-            await served.stream.write(receiver.acknowledgement())
+    def _begin_data(self) -> None:
+        """Let the incoming data stream begin if it was opened for the incarnations that are open here."""
+        if self._incoming_data is not None and self._receiver is not None:
+            self._incoming_data.begin(self._receiver)
 
     # --- is the link up? ---
 
@@ -431,29 +413,8 @@ class PeerLink:
             self._transport.log(line)
 
 
-async def greet(transport: "Transport", stream: OutgoingStream, kind: Kind, name: str) -> Hello:
-    """Run the opener's side of the handshake.   name: the node that must answer; empty: any of the cluster.
-
-    Raises: HandshakeFailed, StreamEnded.
-    """
-    opener = Opener(transport.identity, kind, name, transport.security.secret, os.urandom(NONCE_BYTES))
-    try:
-        async with asyncio.timeout(transport.options.handshake_s):
-            await stream.write(opener.greet())
-            try:
-                await stream.write(opener.receive_greeting(await stream.read()))
-                hello = opener.receive_proof(await stream.read())
-                why_not = transport.listener.admit(hello)
-                if why_not is not None:
-                    raise HandshakeFailed(why_not)
-            except HandshakeFailed as error:
-                if not error.is_theirs:
-                    await stream.write(refusal(str(error)))
-                raise
-            await stream.write(opener.accepted())
-    except TimeoutError:
-        raise StreamEnded("it doesn't answer", is_silence=True) from None
-    return hello
+def _nothing_comes_back(_messages: list[bytes]) -> None:
+    raise StreamFault("a message on a stream that this node has opened")
 
 
 async def is_refused(address: str, timeout_s: float) -> bool:

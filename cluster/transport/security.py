@@ -1,9 +1,9 @@
 """The proofs that a node belongs to the cluster: certificates of the cluster's own authority, a secret, or both.
 
 With certificates, links are TLS in both directions and the name in a node's certificate must be the name that it
-claims: the common name, a DNS name or a URI of its subject alternative names for a node that calls us, and for a
-node that we call a DNS name, or the common name where there are no other names (that is what gRPC can check).
-Certificates of nodes are marked, with a URI: a client's certificate makes no node.
+claims: the common name, a DNS name or a URI of its subject alternative names. For a node that we call by gRPC it is a
+DNS name, or the common name where there are no other names (that is what gRPC can check). Certificates of nodes are
+marked, with a URI: a client's certificate makes no node.
 
 With a secret, both sides prove that they know it; it never goes over the wire, and the traffic is not encrypted.
 
@@ -13,8 +13,10 @@ Source: reliability §6 "Inter-node".
 import os
 import ssl
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 
 class SecurityError(Exception):
@@ -29,6 +31,7 @@ class Security:
     certificate: bytes = b""
     key: bytes = field(default=b"", repr=False)
     secret: bytes = field(default=b"", repr=False)
+    _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = (bool(self.ca), bool(self.certificate), bool(self.key))
@@ -60,6 +63,29 @@ class Security:
         return bool(self.certificate)
 
     @property
+    def server_context(self) -> ssl.SSLContext:
+        """The TLS of a stream that another node opens: its certificate is asked for."""
+        return self._context("server", ssl.PROTOCOL_TLS_SERVER)
+
+    @property
+    def client_context(self) -> ssl.SSLContext:
+        """The TLS of a stream that this node opens. The caller compares the names, as the other side does."""
+        return self._context("client", ssl.PROTOCOL_TLS_CLIENT)
+
+    def _context(self, side: str, protocol: int) -> ssl.SSLContext:
+        assert self.has_certificates
+        if side not in self._contexts:
+            context = ssl.SSLContext(protocol)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=self.ca.decode("ascii", "replace"))
+            with _in_memory(self.certificate) as certificate, _in_memory(self.key) as key:
+                context.load_cert_chain(certificate, key, password="")
+            self._contexts[side] = context
+        return self._contexts[side]
+
+    @property
     def is_safe(self) -> bool:
         """True if the node may listen to other hosts."""
         return self.has_certificates or bool(self.secret)
@@ -69,6 +95,24 @@ def certified_names(properties: Mapping[str, Iterable[bytes]]) -> frozenset[str]
     """Return the names that a peer's certificate vouches for.   properties: gRPC's authentication context."""
     kinds = ("x509_common_name", "peer_dns", "peer_uri")
     return frozenset(name.decode("utf-8", "replace") for kind in kinds for name in properties.get(kind, ()))
+
+
+def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names that a peer's certificate vouches for.   certificate: as `ssl` decodes it."""
+    subject = (pair for part in certificate.get("subject", ()) for pair in part)
+    names = {name for kind, name in subject if kind == "commonName"}
+    return frozenset(
+        names | {name for kind, name in certificate.get("subjectAltName", ()) if kind in ("DNS", "URI")}
+    )
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """Yield the path of a file that is on no disk: `ssl` takes certificates and keys from files only."""
+    descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", buffering=0) as file:
+        file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
 
 
 def _read(path: str) -> bytes:

@@ -23,6 +23,14 @@ from cluster.transport.peer_pb2 import Ack, Batch, Open
 from cluster.transport.pieces import PIECE_COST, Joiner, Piece, PieceFault, split, take_message
 
 
+class StreamEnded(Exception):
+    """A stream is over; the text says why. is_silence: nothing was heard of the other side for too long."""
+
+    def __init__(self, text: str, *, is_silence: bool = False) -> None:
+        super().__init__(text)
+        self.is_silence = is_silence
+
+
 class StreamFault(Exception):
     """The other side broke the rules of the stream; the text says how. The session must end."""
 

@@ -28,11 +28,13 @@ from cluster.transport.interface import (
     Traffic,
     Unreachable,
 )
-from cluster.transport.peer_link import PeerLink, greet
+from cluster.transport.introductions import greet, new_opener
+from cluster.transport.peer_link import PeerLink
 from cluster.transport.peer_pb2 import Reply, Request
 from cluster.transport.security import Security
 from cluster.transport.service import Service
-from cluster.transport.wire import OutgoingStream, StreamEnded, bind, make_server, open_channel
+from cluster.transport.stream import StreamEnded
+from cluster.transport.wire import OutgoingStream, bind, make_server, open_channel
 from node.log.log import category_logger, escape
 
 _GRACE_S: Final = 0.2
@@ -82,21 +84,17 @@ class Transport:
                 f"nodes on other hosts could join by {host or '*'}:{port} without proving anything: give the nodes "
                 "certificates or a cluster secret, or listen on 127.0.0.1"
             )
-        if port:
-            _try_to_bind(found)
-        # gRPC gets the address, not the name, so that a name means the same to both. Its "::" is every interface.
         chosen = hosts[0] if host or "::" not in hosts else "::"
-        self._server = make_server(self._service.handlers(), self.options)
+        server = make_server(self._service.handlers(), self.options)
+        self._server = server
         try:
-            bound = bind(
-                self._server, f"[{chosen}]:{port}" if ":" in chosen else f"{chosen}:{port}", self.security
-            )
-            await self._server.start()
+            self._service.port.grpc_port = bind(server, self.security)
+            await server.start()
+            return self._service.port.listen(chosen, port)
         except OSError:
-            await self._server.stop(None)
+            await server.stop(None)
             self._server = None
             raise
-        return bound
 
     # --- links ---
 
@@ -173,7 +171,8 @@ class Transport:
             async with asyncio.timeout(timeout_s):
                 stream = OutgoingStream(channel, Kind.CALL, name)
                 self._calls.add(stream)
-                await greet(self, stream, Kind.CALL, name)
+                opener = new_opener(self.identity, Kind.CALL, name, self.security.secret)
+                await greet(stream, opener, self.listener.admit, self.options.handshake_s)
                 await stream.write(Request(body=body).SerializeToString())
                 reply = Reply.FromString(await stream.read())
         except TimeoutError:
@@ -210,6 +209,7 @@ class Transport:
         if self._server is not None:
             await self._server.stop(_GRACE_S)
             self._server = None
+        self._service.port.end_passages()
 
     # --- for peers and service ---
 
@@ -246,13 +246,3 @@ class Transport:
 
 def _is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-
-
-def _try_to_bind(found: list[Any]) -> None:
-    """Raise the OSError of a socket that can't bind: gRPC only says that it could not."""
-    for family, kind, protocol, _, target in found:
-        with socket.socket(family, kind, protocol) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family is socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(target)

@@ -1,4 +1,4 @@
-"""The parts of gRPC that links need: channels, streams of bytes, and the meaning of errors.
+"""The parts of gRPC that calls need: channels, streams of bytes, and the meaning of errors.
 
 Only here is grpc imported. Messages are bytes to gRPC: each is decoded once, where it is used.
 
@@ -15,6 +15,7 @@ from typing import Any, Final
 from cluster.transport.handshake import Kind
 from cluster.transport.interface import CALL_BYTES_MAX, LinkOptions
 from cluster.transport.security import Security
+from cluster.transport.stream import StreamEnded
 
 # gRPC reads these when it is imported. Its handlers for forks crash children; its own log knows no format and no file.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -45,14 +46,6 @@ _WHERE: Final = re.compile(r"^(?:[A-Z]+: )?(?:ipv[46]:[^ ]+: )?(?:Failed to conn
 _REASON_CHARACTERS_MAX: Final = 300
 
 
-class StreamEnded(Exception):
-    """A stream is over; the text says why. is_silence: nothing was heard of the other side for too long."""
-
-    def __init__(self, text: str, *, is_silence: bool = False) -> None:
-        super().__init__(text)
-        self.is_silence = is_silence
-
-
 def _as_debugging(entry: logging.LogRecord) -> bool:
     """Log a peer that went away at level debug: links report it in a line of their own, and no node is at fault.
 
@@ -68,15 +61,14 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _common_options(options: LinkOptions, keepalive_s: float) -> list[tuple[str, int | str]]:
+def _common_options(options: LinkOptions) -> list[tuple[str, int | str]]:
     return [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-        ("grpc.keepalive_time_ms", _milliseconds(keepalive_s)),
+        ("grpc.keepalive_time_ms", _milliseconds(options.keepalive_s)),
         ("grpc.keepalive_timeout_ms", _milliseconds(options.ping_timeout_s)),
         # keepalive_timeout alone doesn't fire: ring §4.
         ("grpc.http2.ping_timeout_ms", _milliseconds(options.ping_timeout_s)),
-        ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
@@ -86,16 +78,13 @@ def _common_options(options: LinkOptions, keepalive_s: float) -> list[tuple[str,
     ]
 
 
-def open_channel(
-    address: str, name: str, security: Security, options: LinkOptions, *, is_for_data: bool = False
-) -> Any:
+def open_channel(address: str, name: str, security: Security, options: LinkOptions) -> Any:
     """Open a channel, which shares its connection with no other; it connects when it is used.
 
     name: the node whose certificate is expected; empty: a certificate for the host in the address.
-    is_for_data: there is another channel to the node, by which its silence is noticed.
     """
     arguments: list[tuple[str, int | str]] = [
-        *_common_options(options, options.data_keepalive_s if is_for_data else options.keepalive_s),
+        *_common_options(options),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),
@@ -114,12 +103,10 @@ def open_channel(
 
 
 def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
-    """Make a server of the three kinds of stream.   handlers: coroutine functions by kind."""
+    """Make a server.   handlers: coroutine functions by kind of stream."""
     server = grpc.aio.server(
         options=[
-            # The opener of a connection pings more often.
-            *_common_options(options, options.data_keepalive_s),
-            # Else a second node would share the port, and both believe it is theirs.
+            *_common_options(options),
             ("grpc.so_reuseport", 0),
             ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
             ("grpc.server_handshake_timeout_ms", _milliseconds(options.handshake_s)),
@@ -133,17 +120,20 @@ def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
     return server
 
 
-def bind(server: Any, address: str, security: Security) -> int:
-    """Make a server listen.   Returns: the port. Raises: OSError."""
+def bind(server: Any, security: Security) -> int:
+    """Make a server listen on the loopback, where `port` passes connections to it.   Returns: the port.
+
+    Raises: OSError.
+    """
     try:
         if not security.has_certificates:
-            return int(server.add_insecure_port(address))
+            return int(server.add_insecure_port("127.0.0.1:0"))
         credentials = grpc.ssl_server_credentials(
             [(security.key, security.certificate)], security.ca, require_client_auth=True
         )
-        return int(server.add_secure_port(address, credentials))
+        return int(server.add_secure_port("127.0.0.1:0", credentials))
     except RuntimeError as error:
-        raise OSError(f"cannot listen on {address}") from error
+        raise OSError("gRPC cannot listen on 127.0.0.1") from error
 
 
 class OutgoingStream:

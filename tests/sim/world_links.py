@@ -6,7 +6,7 @@
 A way between two nodes may be cut in one direction. What is sent on it waits, as in a socket, until the cut ends or
 the session does: a session ends when pings went unanswered for some time, or with a process. Who refuses a connection
 afterwards is gone. The times are those of `cluster.transport.interface.LinkOptions`; `PeerLink` and `Transport`, which
-need gRPC, are what this module stands for.
+need sockets, are what this module stands for.
 """
 
 from collections import deque

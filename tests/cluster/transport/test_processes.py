@@ -74,7 +74,7 @@ def test_a_stopped_process_is_down_but_not_gone() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_does_not_read_costs_bounded_memory() -> None:
-    """A flood towards it ends when it is congested; gRPC itself takes only a few megabytes more."""
+    """A flood towards it ends when it is congested; the stream and the kernel take only a few megabytes more."""
 
     async def story() -> None:
         options = LinkOptions(keepalive_s=60, ping_timeout_s=60, congested_bytes=4 * 1024 * 1024)

@@ -9,8 +9,19 @@ from typing import Any
 
 import pytest
 
-from cluster.transport import wire
-from cluster.transport.handshake import Kind, Opener
+from cluster.transport import port, wire
+from cluster.transport.frames import (
+    CONTROL,
+    DATA,
+    HANDSHAKE_BYTES_MAX,
+    HEADER_BYTES,
+    PAYLOAD_BYTES_MAX,
+    PREFACE_BYTES,
+    FrameType,
+    encode,
+    preface,
+)
+from cluster.transport.handshake import HandshakeFailed, Kind, Opener
 from cluster.transport.handshakes import HANDSHAKES_MAX
 from cluster.transport.interface import (
     Identity,
@@ -18,10 +29,12 @@ from cluster.transport.interface import (
     PeerRefused,
     Unreachable,
 )
-from cluster.transport.peer_link import greet
+from cluster.transport.introductions import greet, new_opener
+from cluster.transport.link_stream import LinkStream, dial
 from cluster.transport.peer_pb2 import Handshake
 from cluster.transport.security import Security
-from cluster.transport.wire import MESSAGE_BYTES_MAX, OutgoingStream, StreamEnded, open_channel
+from cluster.transport.stream import StreamEnded
+from cluster.transport.wire import MESSAGE_BYTES_MAX, OutgoingStream, open_channel
 from tests.cluster.transport.links import Node, link, run, until
 from tests.kit import certificates
 
@@ -146,7 +159,7 @@ def test_a_peer_that_never_answers() -> None:
     async def story() -> None:
         with socket.create_server(("127.0.0.1", 0)) as frozen:
             address = f"127.0.0.1:{frozen.getsockname()[1]}"
-            async with Node("n1", options=LinkOptions(connect_s=0.2)) as first:
+            async with Node("n1", options=LinkOptions(connect_s=0.2, handshake_s=0.3)) as first:
                 first.transport.connect("n2", address)
                 first.transport.open_data("n2", 1, 2)
                 with pytest.raises(Unreachable, match=r"timed out|not answered"):
@@ -165,6 +178,11 @@ def test_a_peer_that_never_answers() -> None:
         b"GET / HTTP/1.1\r\n\r\n",
         b"AMQP\0\0\x09\x01",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 5000,
+        preface(CONTROL, is_encrypted=False) + b"\xff" * 5000,
+        preface(CONTROL, is_encrypted=False) + encode(FrameType.MESSAGE, b"x") * 50,
+        preface(DATA, is_encrypted=True) + b"\x16\x03\x01\x02\0" + b"\xff" * 5000,
+        preface(DATA, is_encrypted=False)[:-1],
+        preface(7, is_encrypted=False),
     ],
 )
 @pytest.mark.parametrize("kind", ["secret", "certificates"])
@@ -193,6 +211,19 @@ def raw_channel(node: Node) -> Any:
     return open_channel(node.address, "", Security(), LinkOptions())
 
 
+async def stranger(node: Node, kind: Kind = Kind.CONTROL) -> LinkStream:
+    """A stream to a node without certificates, before its handshake."""
+    return await dial(node.address, node.name_, kind, Security(), LinkOptions())
+
+
+async def member(node: Node, other: Node, kind: Kind) -> LinkStream:
+    """A stream after its handshake, which `node` has opened to another one without certificates."""
+    stream = await stranger(other, kind)
+    opener = new_opener(node.transport.identity, kind, other.name_, node.transport.security.secret)
+    await greet(stream, opener, node.admit, 20)
+    return stream
+
+
 def test_a_handshake_that_goes_wrong() -> None:
     """Any message, or none: the stream ends with a reason, and others are served."""
 
@@ -200,18 +231,129 @@ def test_a_handshake_that_goes_wrong() -> None:
         options = LinkOptions(handshake_s=0.3)
         async with Node("n1", SECRET, options) as first, Node("n2", SECRET) as second:
             channel = raw_channel(first)
-            for message in (b"", b"nonsense", bytes(20_000)):
-                for kind in Kind:
-                    stream = OutgoingStream(channel, kind, "")
+            for message in (b"", b"nonsense", bytes(16_000)):
+                for stream in (
+                    await stranger(first, Kind.CONTROL),
+                    await stranger(first, Kind.DATA),
+                    OutgoingStream(channel, Kind.CALL, ""),
+                ):
                     await stream.write(message)
                     assert Handshake.FromString(await stream.read()).refusal
-            silent = OutgoingStream(channel, Kind.CONTROL, "")
-            with pytest.raises(StreamEnded):
-                await silent.read()
+                    with pytest.raises(StreamEnded):
+                        await stream.read()
+            for silent in (await stranger(first), OutgoingStream(channel, Kind.CALL, "")):
+                with pytest.raises(StreamEnded):
+                    await silent.read()
             assert "refused a link from 127.0.0.1: its handshake took too long" in first.lines
             await channel.close()
             await link(first, second)
             assert len(first.lines) == len(set(first.lines)) <= 4
+
+    run(story())
+
+
+def test_a_connection_that_says_nothing_has_to_go() -> None:
+    """Before its first byte, within its preface and behind it alike."""
+
+    async def story() -> None:
+        whole = preface(CONTROL, is_encrypted=False)
+        async with Node("n1", SECRET, LinkOptions(handshake_s=0.2)) as first:
+            for said in (b"", whole[:3], whole, whole + encode(FrameType.HANDSHAKE, b"x")[:-1]):
+                reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+                writer.write(said)
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.wait_for(reader.read(), 20) == (whole if whole in said else b"")
+                writer.close()
+
+    run(story())
+
+
+def test_a_replayed_stream_is_refused() -> None:
+    """What a member has sent proves nothing on another connection: the nonce of the other side is another one."""
+
+    async def story() -> None:
+        async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
+            sent = bytearray()
+
+            class Overheard:
+                def __init__(self, stream: LinkStream) -> None:
+                    self.read = stream.read
+                    self._stream = stream
+
+                async def write(self, message: bytes) -> None:
+                    sent.extend(encode(FrameType.HANDSHAKE, message))
+                    await self._stream.write(message)
+
+            stream = await stranger(first)
+            opener = new_opener(second.transport.identity, Kind.CONTROL, "n1", b"a secret")
+            await greet(Overheard(stream), opener, second.admit, 20)
+            stream.end("enough")
+            heard = len(first.hellos)
+            reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+            writer.write(preface(CONTROL, is_encrypted=False) + bytes(sent))
+            with contextlib.suppress(ConnectionResetError):
+                assert b"different cluster secrets" in await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+            await until(lambda: first.lines)
+            assert first.lines == ["refused a link from 127.0.0.1: the nodes have different cluster secrets"]
+            assert len(first.hellos) == heard
+
+    run(story())
+
+
+def test_another_version_of_the_wire(certs: Path) -> None:
+    """Both sides say so, whoever is the newer one; a node without certificates is told that, too."""
+
+    async def story() -> None:
+        async with Node("n1", SECRET) as first:
+            newer = bytearray(preface(CONTROL, is_encrypted=False))
+            newer[-2] += 1
+            reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+            writer.write(newer)
+            assert await reader.read() == preface(CONTROL, is_encrypted=False)
+            writer.close()
+            with pytest.raises(HandshakeFailed, match="one of the nodes has certificates"):
+                await dial(first.address, "n1", Kind.DATA, certificates.of(certs, "rabbit@n2"), LinkOptions())
+            assert first.lines == [
+                "refused a link from 127.0.0.1: the nodes speak different protocols, 3 and 2",
+                "refused a link from 127.0.0.1: one of the nodes has certificates and the other one has none",
+            ]
+        answers = [bytes(newer), b"\0\0\6\4\0\0\0\0\0"]
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(PREFACE_BYTES)
+            writer.write(answers.pop(0))
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for text in ("the nodes speak different protocols, 3 and 2", "it has no links of protocol 2"):
+            with pytest.raises(HandshakeFailed, match=text):
+                await dial(address, "n1", Kind.CONTROL, Security(), LinkOptions())
+        server.close()
+
+    run(story())
+
+
+def test_a_node_whose_links_are_streams_of_grpc_reads_why_there_are_none() -> None:
+    """Protocol 1."""
+
+    async def story() -> None:
+        async with Node("n1") as first:
+            channel = raw_channel(first)
+            for kind in (Kind.CONTROL, Kind.DATA):
+                stream = OutgoingStream(channel, kind, "n1")
+                opener = Opener(Identity("n2", "id"), kind, "n1", b"", bytes(32))
+                await stream.write(opener.greet())
+                with pytest.raises(
+                    HandshakeFailed, match="speak different protocols: its links are of protocol 1"
+                ):
+                    opener.receive_greeting(await stream.read())
+            await channel.close()
+            assert first.hellos == []
+            [line] = first.lines
+            assert line.startswith("refused a link from 127.0.0.1: its links are of protocol 1")
 
     run(story())
 
@@ -221,52 +363,107 @@ def test_strangers_cannot_fill_the_log() -> None:
 
     async def story() -> None:
         async with Node("n1", SECRET) as first:
-            channel = raw_channel(first)
             for number in range(300):
-                stream = OutgoingStream(channel, Kind.CONTROL, "")
+                stream = await stranger(first)
                 opener = Opener(Identity("n2", "id"), Kind.CONTROL, f"n{number + 10}", b"", bytes(32))
                 await stream.write(opener.greet())
                 await stream.read()
             assert len(first.lines) == 256
-            stream = OutgoingStream(channel, Kind.CONTROL, "")
+            stream = await stranger(first)
             await stream.write(Opener(Identity("n2", "id"), Kind.CONTROL, "n\n1", b"", bytes(32)).greet())
             await stream.read()
-            await channel.close()
             assert all(line.isprintable() for line in first.lines)
 
     run(story())
 
 
-def test_a_member_gets_through_a_flood_of_handshakes() -> None:
-    """Strangers who say nothing have to go, the oldest first."""
+@pytest.mark.parametrize("say", ["nothing", "a preface", "a greeting", "half of HTTP/2"])
+def test_a_member_gets_through_a_flood_of_handshakes(say: str) -> None:
+    """Strangers who say nothing more have to go, the oldest first."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
-            channel = raw_channel(first)
-            streams = [OutgoingStream(channel, Kind.CONTROL, "") for _ in range(3 * HANDSHAKES_MAX)]
             opener = Opener(Identity("n3", "id"), Kind.CONTROL, "", b"", bytes(32))
-            for stream in streams:
-                with contextlib.suppress(StreamEnded):
-                    await stream.write(opener.greet())
-                    await stream.read()
+            start = preface(CONTROL, is_encrypted=False)
+            said = {
+                "nothing": b"",
+                "a preface": start,
+                "a greeting": start + encode(FrameType.HANDSHAKE, opener.greet()),
+                "half of HTTP/2": b"PRI * HTTP/2.0\r\n",
+            }[say]
+            connections = []
+            for _ in range(3 * HANDSHAKES_MAX):
+                connections.append(await asyncio.open_connection("127.0.0.1", first.port))
+                connections[-1][1].write(said)
             assert await second.transport.call(first.address, b"x", 10) == b"n2 asks x"
-            with pytest.raises(StreamEnded):
-                await streams[0].read()
-            for stream in streams:
-                stream.end()
-            await channel.close()
+            await link(first, second)
+            if say != "half of HTTP/2":  # gRPC gives these its own time
+                with contextlib.suppress(ConnectionResetError):
+                    while await asyncio.wait_for(connections[0][0].read(1000), 20):
+                        pass
+            for _, writer in connections:
+                writer.close()
 
     run(story())
 
 
-def test_a_message_that_is_too_big() -> None:
-    """It is not even taken: before the handshake that is all the memory that a stream can have."""
+def test_a_flood_of_connections_to_grpc_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one more the one goes that was quiet for longest."""
+    monkeypatch.setattr(port, "PASSED_MAX", 3)
+
+    async def story() -> None:
+        async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
+            connections = []
+            for _ in range(4):
+                reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+                writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+                assert await reader.read(9)  # gRPC's settings
+                connections.append((reader, writer))
+            with contextlib.suppress(ConnectionResetError):
+                while await asyncio.wait_for(connections[0][0].read(1000), 20):
+                    pass
+            assert await second.transport.call(first.address, b"x", 10) == b"n2 asks x"
+            assert not connections[3][0].at_eof()
+            for _, writer in connections:
+                writer.close()
+
+    run(story())
+
+
+def test_a_frame_that_is_too_big() -> None:
+    """It is not even taken: before the handshake a stream gets 16 KiB of memory, behind it some 400 KiB."""
+
+    async def story() -> None:
+        async with Node("n1") as first, Node("n2") as second:
+            reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+            writer.write(preface(CONTROL, is_encrypted=False))
+            writer.write(encode(FrameType.HANDSHAKE, bytes(HANDSHAKE_BYTES_MAX + 1))[:HEADER_BYTES])
+            with contextlib.suppress(ConnectionResetError):
+                assert len(await asyncio.wait_for(reader.read(), 20)) == PREFACE_BYTES
+            writer.close()
+            stream = await member(second, first, Kind.CONTROL)
+            stream.open(lambda _: None)
+            stream._write((PAYLOAD_BYTES_MAX + 1).to_bytes(4, "big") + bytes(5))
+            with pytest.raises(StreamEnded):
+                await stream.ended()
+            await until(lambda: len(first.lines) == 2)
+            assert [line.partition("protocol: ")[2] for line in first.lines] == [
+                "a frame of 16,385 bytes, more than 16,384",
+                f"a frame of {PAYLOAD_BYTES_MAX + 1:,} bytes, more than {PAYLOAD_BYTES_MAX:,}",
+            ]
+            await link(first, second)
+
+    run(story())
+
+
+def test_a_call_that_is_too_big() -> None:
+    """It is not even taken."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
             options = [("grpc.max_send_message_length", -1)]
             channel = wire.grpc.aio.insecure_channel(first.address, options=options)
-            stream = OutgoingStream(channel, Kind.CONTROL, "")
+            stream = OutgoingStream(channel, Kind.CALL, "")
             with contextlib.suppress(StreamEnded):
                 await stream.write(bytes(MESSAGE_BYTES_MAX + 1))
             with pytest.raises(StreamEnded):
@@ -288,19 +485,56 @@ def test_a_peer_that_breaks_the_protocol_is_told_off() -> None:
 
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:
-            channel = raw_channel(first)
-            for kind in (Kind.CONTROL, Kind.CALL):
-                stream = OutgoingStream(channel, kind, "")
-                await greet(second.transport, stream, kind, "n1")
-                await stream.write(b"\xff\xff")
+            first.transport.open_data("n2", 1, 2)
+            for kind, messages in (
+                (Kind.CONTROL, [b"\xff\xff"]),
+                (Kind.DATA, [b"\xff\xff"]),
+                (Kind.DATA, [b"", b"a batch"]),
+            ):
+                stream = await member(second, first, kind)
+                stream.open(lambda _: None)
+                for message in messages:
+                    stream.send(message)
                 with pytest.raises(StreamEnded):
-                    await stream.read()
-            await until(lambda: len(first.lines) == 2)
+                    await stream.ended()
+            stream = await member(second, first, Kind.CONTROL)
+            await stream.write(b"another handshake")
+            stream.open(lambda _: None)
+            with pytest.raises(StreamEnded):
+                await stream.ended()
+            channel = raw_channel(first)
+            call = OutgoingStream(channel, Kind.CALL, "")
+            opener = new_opener(second.transport.identity, Kind.CALL, "n1", b"")
+            await greet(call, opener, second.admit, 20)
+            await call.write(b"\xff\xff")
+            with pytest.raises(StreamEnded):
+                await call.read()
+            await until(lambda: len(first.lines) == 5)
             assert [line.rpartition(": ")[2] for line in first.lines] == [
                 "a control message that cannot be read",
+                "an opening that cannot be read",
+                "a batch before its opening was answered",
+                "a second handshake",
                 "a call that cannot be read",
             ]
             await channel.close()
+
+    run(story())
+
+
+def test_a_node_that_sends_on_a_stream_that_it_has_not_opened() -> None:
+    """It is told off by the one that has."""
+
+    async def story() -> None:
+        async with Node("n1") as first, Node("n2") as second:
+            await link(first, second)
+            [stream] = second.transport.peer("n1")._incoming.values()
+            stream.send(b"?")
+            await until(lambda: len(first.links) == 3)
+            assert first.lines == [
+                f"no link to node 'n2' at {second.address}: it breaks the protocol: a message on a stream that this "
+                "node has opened"
+            ]
 
     run(story())
 

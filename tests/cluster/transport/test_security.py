@@ -1,11 +1,12 @@
 """The files that prove who a node is: which are refused, and that nothing of them is shown."""
 
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.transport.security import Security, SecurityError, certified_names
+from cluster.transport.security import Security, SecurityError, certified_names, names_in
 from tests.kit.certificates import make
 
 
@@ -53,3 +54,22 @@ def test_names_that_a_certificate_vouches_for() -> None:
     }
     assert certified_names(properties) == {"rabbit@n1", "n1", "n1.example.org", "spiffe://rabbits/n1"}
     assert certified_names({}) == frozenset()
+
+
+def test_names_in_a_certificate_as_ssl_decodes_it() -> None:
+    """Contract: the same names as gRPC's."""
+    certificate = {
+        "subject": ((("organizationName", "rabbits"),), (("commonName", "rabbit@n1"),)),
+        "subjectAltName": (("DNS", "n1"), ("URI", "spiffe://rabbits/n1"), ("IP Address", "127.0.0.1")),
+    }
+    assert names_in(certificate) == {"rabbit@n1", "n1", "spiffe://rabbits/n1"}
+    assert names_in({}) == frozenset()
+
+
+def test_the_key_of_a_context_is_on_no_disk(tmp_path: Path) -> None:
+    make(tmp_path, "n1")
+    read = security(tmp_path)
+    for file in ("ca.pem", "n1.pem", "n1.key"):
+        (tmp_path / file).unlink()
+    assert read.server_context.verify_mode is read.client_context.verify_mode is ssl.CERT_REQUIRED
+    assert read.server_context is read.server_context

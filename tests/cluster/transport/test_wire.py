@@ -14,7 +14,8 @@ import grpc.aio  # type: ignore[import-untyped]
 import pytest
 
 from cluster.transport.interface import LinkOptions
-from cluster.transport.wire import GRPC_LOGGER, StreamEnded, first_of, make_server
+from cluster.transport.stream import StreamEnded
+from cluster.transport.wire import GRPC_LOGGER, first_of, make_server
 
 ROOT = Path(__file__).resolve().parents[3]
 
