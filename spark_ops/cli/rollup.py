@@ -88,6 +88,7 @@ def _rollup(arguments: argparse.Namespace) -> int:
     from spark_ops.jobs.progress import progress
     from spark_ops.jobs.rollup_store import stale, write
     from spark_ops.jobs.session import session
+    from spark_ops.telemetry import damage
 
     root = arguments.root.absolute()
     found = _found(arguments)
@@ -97,6 +98,7 @@ def _rollup(arguments: argparse.Namespace) -> int:
     rows = sum(hour.rows for hours in todo.values() for hour in hours)
     done: list[Rolled] = []
     used_s = 0.0
+    damaged = damage.recorded(root)
     started_at = time.monotonic()
     if rows:
         with session("spark-ops rollup", rows_hint=rows, master=arguments.master) as spark:
@@ -104,6 +106,8 @@ def _rollup(arguments: argparse.Namespace) -> int:
                 with progress(spark, f"rollup of {kind}, {len(hours)} hours"):
                     done += write(spark, root, kind, hours)
             used_s = cpu_s()
+    for name in sorted(damage.recorded(root).keys() - damaged.keys()):
+        print(f"has damaged pages, left out: {name}", file=sys.stderr)
     _tell(done, {kind: len(each.hours) for kind, each in found.items()}, used_s, arguments.json)
     if time.monotonic() - started_at > 5 and not arguments.json:
         print(f"{rows} rows in {time.monotonic() - started_at:.0f} s", file=sys.stderr)

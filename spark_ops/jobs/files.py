@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_ops.telemetry import layout, manifest
+from spark_ops.telemetry import damage, layout, manifest
 from spark_ops.telemetry.schema import FIELDS, VERSION, Kind
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class HourFiles:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files of a kind in a time range.   torn: paths, relative to the root, of files that cannot be read."""
+    """The files of a kind in a time range.   torn: paths, relative to the root, of files that cannot be read: without
+    an intact footer, or recorded in `telemetry.damage`."""
 
     hours: tuple[HourFiles, ...]
     torn: tuple[str, ...]
@@ -98,10 +99,11 @@ class _Footers:
 def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Found:
     """Find the files of the hours that overlap [since, until), in s since 1970; None: no limit.
 
-    Raises: FileNotFoundError if the root is no directory.
+    Raises: FileNotFoundError if the root is no directory; OSError.
     """
     hours: list[HourFiles] = []
     torn: list[str] = []
+    damaged = damage.recorded(root)
     for hour_s, folder in hour_folders(root, kind, since, until):
         footers = _Footers()
         names = manifest.files_of_hour(folder)
@@ -113,7 +115,7 @@ def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Fo
             torn.append(str((folder / manifest.NAME).relative_to(root)))
         for path in (folder / name for name in names):
             metadata = read_footer(path)
-            if metadata is None or not _fits(metadata, kind):
+            if metadata is None or not _fits(metadata, kind) or damage.is_recorded(path, root, damaged):
                 torn.append(str(path.relative_to(root)))
             elif metadata.num_rows:
                 footers.add(path, metadata)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from spark_ops.health.context import Context
 from spark_ops.health.document import forecasts
 from spark_ops.health.settings import Settings
+from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.evidence import gather_growth
 from spark_ops.jobs.health import Window, facts_of_files
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 def forecast(spark: "SparkSession", root: Path, window: Window, settings: Settings) -> list[dict[str, Any]]:
     """Return the forecasts of a window in the format of the health document. Raises: FileNotFoundError, OSError."""
-    facts = facts_of_files(spark, root, window)
-    evidence = gather_growth(facts, window.cluster, window.start, window.end)
-    return forecasts(Context(evidence, settings))
+
+    def found() -> list[dict[str, Any]]:
+        facts = facts_of_files(spark, root, window)
+        evidence = gather_growth(facts, window.cluster, window.start, window.end)
+        return forecasts(Context(evidence, settings))
+
+    return without_damaged(root, ("node", "queue"), window.since_s, window.until_s, found)

@@ -14,6 +14,7 @@ from spark_ops.health.document import health_document
 from spark_ops.health.facts import RowsSeen
 from spark_ops.health.judge import Judged, judge
 from spark_ops.health.settings import Settings
+from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.evidence import Intake, gather
 from spark_ops.jobs.files import find, hour_folders, read_footer
 from spark_ops.jobs.minute_facts import FACT_KINDS, RAW_KINDS, MinuteFacts, known, reduce, too_new
@@ -151,13 +152,16 @@ def health(
 
 def judge_window(spark: "SparkSession", root: Path, window: Window, settings: Settings) -> Judged:
     """Judge a window from its raw telemetry. Raises: FileNotFoundError if the root is no directory; OSError."""
-    facts = facts_of_files(spark, root, window)
-    kept = _persisted(facts)
-    try:
-        return judge_facts(kept, root, window, settings)
-    finally:
-        for kind in FACT_KINDS:
-            getattr(kept, kind).unpersist()
+
+    def judged() -> Judged:
+        kept = _persisted(facts_of_files(spark, root, window))
+        try:
+            return judge_facts(kept, root, window, settings)
+        finally:
+            for kind in FACT_KINDS:
+                getattr(kept, kind).unpersist()
+
+    return without_damaged(root, RAW_KINDS, window.since_s, window.until_s, judged)
 
 
 def judge_facts(facts: MinuteFacts, root: Path, window: Window, settings: Settings) -> Judged:

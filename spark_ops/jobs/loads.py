@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.reading import read
 from spark_ops.jobs.rollup import added
 from spark_ops.jobs.rollup_store import Hours, hours
@@ -53,6 +54,18 @@ def cluster_rows(
     `spark_ops.planning.topology`.
     """
     root = Path(root).absolute()
+    return without_damaged(
+        root,
+        ("queue", "node", "event"),
+        min(since, until - MOVES_S),
+        until,
+        lambda: _cluster_rows(spark, root, since=since, until=until, now=now, cluster=cluster),
+    )
+
+
+def _cluster_rows(
+    spark: "SparkSession", root: Path, *, since: float, until: float, now: float, cluster: str | None
+) -> ClusterRows:
     snapshot = latest(root, cluster=cluster, until=max(now, until))
     placed = rows_of(snapshot.document, now=now)
     queue_hours = _only(hours(spark, root, "queue", since=since, until=until), snapshot.cluster)

@@ -40,3 +40,10 @@ def write_file(path: Path, kind: Any, rows: list[Row], *, is_unique: bool = Fals
         schema = schema.with_metadata({**(schema.metadata or {}), UNIQUE_MARK: b"1"})
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(arrow.pa.Table.from_pydict(columns, schema=schema), path)
+
+
+def overwrite_pages(path: Path) -> None:
+    """Damage the first pages of a file; its footer stays as it is."""
+    data = bytearray(path.read_bytes())
+    data[40:400] = bytes(360)
+    path.write_bytes(data)

@@ -1,0 +1,60 @@
+"""A job that fails in a damaged file of telemetry is done again without that file, and the file is told as torn.
+
+Spark could skip the rest of a damaged file by itself (`ignoreCorruptFiles`). It says nothing of that: each query skips
+what the columns that it reads need, so that a file's rows count as seen by one query and are missing in another.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from spark_ops.jobs.files import find
+from spark_ops.telemetry import damage
+from spark_ops.telemetry.schema import Kind
+
+Result = TypeVar("Result")
+
+TRIES: Final = 3
+"""Attempts of a job. One look finds all damaged files; a further one is for files that are damaged meanwhile."""
+_HINTS: Final = ("FAILED_READ_FILE", "Parquet", "parquet", "checksum", "zstd", "Zstd")
+"""Errors of Spark without any of these words are not about files, and no file is looked at."""
+
+
+def without_damaged(
+    root: Path,
+    kinds: Iterable[Kind],
+    since: float | None,
+    until: float | None,
+    job: Callable[[], Result],
+) -> Result:
+    """Return the result of a job that reads the files of some kinds in [since, until), s since 1970.
+
+    If Spark fails in a file, the damaged files are recorded (`telemetry.damage`) and the job is called again; `find`
+    leaves them out then. Raises: what the job raises if no file is damaged; OSError if the record cannot be written.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    for _ in range(TRIES - 1):
+        try:
+            return job()
+        except (PySparkException, Py4JError) as error:
+            text = str(error)
+            if not any(hint in text for hint in _HINTS):
+                raise
+            found = damaged_of(root, kinds, since, until)
+            if not found:
+                raise
+            damage.record(root, found)
+    return job()
+
+
+def damaged_of(root: Path, kinds: Iterable[Kind], since: float | None, until: float | None) -> list[Path]:
+    """Return the damaged files among those that a job would read. All pages of all files are read, one by one."""
+    return [
+        path
+        for kind in kinds
+        for hour in find(root, kind, since, until).hours
+        for path in hour.paths
+        if damage.is_damaged(path)
+    ]
