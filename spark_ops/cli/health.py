@@ -52,17 +52,23 @@ def run(arguments: argparse.Namespace) -> int:
         raise OpsError("--follow begins now: it takes no --until")
     from spark_ops.health.document import health_document
     from spark_ops.jobs.engine import EngineError
-    from spark_ops.jobs.health import HealthError, choose_window, judge_window, rows_hint
+    from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty, judge_window
     from spark_ops.jobs.session import session
 
     root: Path = arguments.root.absolute()
     now = time.time()
     try:
         window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=arguments.cluster)
-        with session("spark-ops health", rows_hint=rows_hint(root, window)) as spark:
-            if arguments.follow:
-                return _follow(spark, root, window, settings, arguments, window_s, every_s)
-            document = health_document(judge_window(spark, root, window, settings), now)
+        if arguments.follow and not window.cluster:
+            raise OpsError("there is no telemetry yet: begin when `collect` has written some", EX_UNKNOWN)
+        files = files_of(root, window)
+        if not files.rows and not arguments.follow:  # the answer is known before Spark has started
+            document = health_document(judge_empty(window, settings, files), now)
+        else:
+            with session("spark-ops health", rows_hint=files.rows) as spark:
+                if arguments.follow:
+                    return _follow(spark, root, window, settings, arguments, window_s, every_s)
+                document = health_document(judge_window(spark, root, window, settings, files), now)
     except HealthError as error:
         raise OpsError(str(error)) from error
     except EngineError as error:
@@ -105,8 +111,6 @@ def _follow(
     """Print raised and cleared findings, line by line; until Ctrl-C, or once with --once."""
     from spark_ops.jobs import streaming
 
-    if not window.cluster:
-        raise OpsError("there is no telemetry yet: begin when `collect` has written some", EX_UNKNOWN)
     code = EX_UNKNOWN
     if arguments.once:
         store = streaming.Store(root, window.cluster)

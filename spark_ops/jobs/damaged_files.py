@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from spark_ops.jobs.files import find
+from spark_ops.jobs.files import find, skewed
 from spark_ops.telemetry import damage
 from spark_ops.telemetry.schema import Kind
 
@@ -51,10 +51,9 @@ def without_damaged(
 
 def damaged_of(root: Path, kinds: Iterable[Kind], since: float | None, until: float | None) -> list[Path]:
     """Return the damaged files among those that a job would read. All pages of all files are read, one by one."""
-    return [
-        path
-        for kind in kinds
-        for hour in find(root, kind, since, until).hours
-        for path in hour.paths
-        if damage.is_damaged(path)
-    ]
+    paths: list[Path] = []
+    for kind in kinds:
+        paths += [path for hour in find(root, kind, since, until).hours for path in hour.paths]
+        if since is not None and until is not None:
+            paths += skewed(root, kind, since, until)
+    return [path for path in paths if damage.is_damaged(path)]

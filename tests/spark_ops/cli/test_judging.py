@@ -32,7 +32,7 @@ def test_the_verdict_comes_first(document: dict[str, Any]) -> None:
     told = list(judging.lines(document))
     assert told[0].startswith("synthetic: findings, score 87 of 100")
     assert told[1] == "2026-11-01T00:00:00Z to 2026-11-01T01:00:00Z, 100.0% of 1800 rows seen"
-    assert told[3].startswith("WARNING  queue 'queue-00000' in '/' grows by 0.93 MB a minute (R² 0.99)")
+    assert told[3].startswith("WARNING  queue 'queue-00000' in '/' grows by 0.93 MB per minute (R² 0.99)")
     assert any(line.startswith("node1") and "4" in line for line in told)
 
 
@@ -126,3 +126,19 @@ def test_window_options_are_the_same_everywhere() -> None:
         parser = argparse.ArgumentParser()
         __import__(f"spark_ops.cli.{command}", fromlist=["x"]).add_arguments(parser)
         assert parser.parse_args(["root"]).window == "6h"
+
+
+@pytest.mark.parametrize("command", ["health", "forecast", "report"])
+def test_an_empty_root_is_answered_without_spark(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code 3 from each command, and no JVM."""
+
+    def none(*_: Any, **__: Any) -> Any:
+        raise AssertionError("Spark is not needed")
+
+    monkeypatch.setattr("spark_ops.jobs.session.session", none)
+    monkeypatch.chdir(tmp_path)
+    assert main([command, str(tmp_path)]) == 3
+    told = capsys.readouterr()
+    assert "there is no telemetry" in told.out + told.err
