@@ -94,7 +94,7 @@ def test_a_comparison_that_was_kept(files: Path) -> None:
         (None, ["--after"], "--after compares with a plan"),
         (None, ["--plan", "plan.json", "--after"], "--after measures: give ROOT"),
         (None, ["--health", "no.json"], "no.json: No such file or directory"),
-        (None, ["nowhere"], "nowhere is no directory"),
+        (None, ["nowhere"], "nowhere is not a directory"),
         (("health.json", "{"), ["--health", "health.json"], "JSON breaks off"),
         (("health.json", "[]"), ["--health", "health.json"], "its format is not spark-ops-health/1"),
         (("health.json", b"\xff\x00"), ["--health", "health.json"], "it is not UTF-8"),
