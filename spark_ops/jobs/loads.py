@@ -84,7 +84,11 @@ def _cluster_rows(
             _with_loads(row, queues.get((row.vhost, row.queue)), moved.get((row.vhost, row.queue), 0.0))
             for row in placed.queues
         ),
-        facts={**placed.facts, **_facts(snapshot, queue_hours, node_hours)},
+        facts={
+            **placed.facts,
+            **_facts(snapshot, queue_hours, node_hours),
+            "rows_at": _rows_at(placed, nodes),
+        },
     )
 
 
@@ -102,6 +106,15 @@ def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
         "torn": sorted({name for each in rolled for name in each.torn}),
         "unknown_versions": sum(each.unknown_versions for each in rolled),
     }
+
+
+def _rows_at(placed: ClusterRows, nodes: dict[str, dict[str, Any]]) -> float | None:
+    """Return the time of the newest row of the node that is up and has been silent for the longest time, s since 1970.
+
+    A node without any row counts in the coverage alone. Times are those of the nodes' clocks.
+    """
+    known = [nodes[row.node]["last_ts"] / 1000 for row in placed.nodes if row.is_up and row.node in nodes]
+    return min(known, default=None)
 
 
 # --- queues ---

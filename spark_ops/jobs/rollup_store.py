@@ -104,6 +104,15 @@ def stale(root: Path, kind: RollupKind, found: Found) -> list[HourFiles]:
     return [hour for hour in found.hours if there.get(hour.hour_s, (None, ""))[1] != inputs_hash(root, hour)]
 
 
+def rows_to_read(root: Path, kind: RollupKind, since: float, until: float) -> int:
+    """Return the approximate number of rows that `hours` reads: of stored rollups, and raw ones where there is none."""
+    found = find(root, kind, since, until)
+    there = stored(root, kind, since, until)
+    raw = sum(hour.rows for hour in found.hours if hour.hour_s not in there)
+    footers = [read_footer(path) for path, _ in there.values()]
+    return raw + sum(footer.num_rows for footer in footers if footer is not None)
+
+
 def write(
     spark: "SparkSession", root: Path, kind: RollupKind, hours: Iterable[HourFiles]
 ) -> Iterator[Rolled]:
