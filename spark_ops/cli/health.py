@@ -17,6 +17,8 @@ from spark_ops.health.settings import Settings
 
 if TYPE_CHECKING:
     from spark_ops.jobs.health import Window
+    from spark_ops.jobs.outbox import Sink
+    from spark_ops.jobs.streaming import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once", action="store_true", help="with --follow: judge the existing telemetry, and end"
     )
+    parser.add_argument(
+        "--alerts",
+        action="append",
+        default=[],
+        metavar="FILE|URL",
+        help="with --follow: append changes to a file or post them to a webhook, at least once; can be repeated",
+    )
     parser.add_argument("--every", default="60s", metavar="TIME", help="with --follow: how often (60s)")
 
 
@@ -48,6 +57,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise OpsError("--every: at least 1s")
     if arguments.once and not arguments.follow:
         raise OpsError("--once goes with --follow")
+    from spark_ops.jobs.outbox import sink_of
+
+    if arguments.alerts and not arguments.follow:
+        raise OpsError("--alerts goes with --follow")
+    try:
+        for text in arguments.alerts:
+            sink_of(text)
+    except ValueError as error:
+        raise OpsError(f"--alerts: {error}") from error
     if arguments.follow and until != "now":
         raise OpsError("--follow begins now: it takes no --until")
     from spark_ops.health.document import health_document
@@ -110,10 +128,13 @@ def _follow(
 ) -> int:
     """Print raised and cleared findings, line by line; until Ctrl-C, or once with --once."""
     from spark_ops.jobs import streaming
+    from spark_ops.jobs.outbox import sink_of
 
     code = EX_UNKNOWN
+    sinks = [sink_of(text) for text in arguments.alerts]
+    store = streaming.Store(root, window.cluster)
+    failed = _deliver(store, sinks, [])  # what a run before this one could not
     if arguments.once:
-        store = streaming.Store(root, window.cluster)
         streaming.start(spark, root, store, window.cluster, is_once=True).awaitTermination()
         change = streaming.judge_store(
             spark, root, store, window.cluster, window_s=window_s, settings=settings, now_s=time.time()
@@ -125,8 +146,18 @@ def _follow(
         )
     for change in changes:
         _tell(change, is_json=arguments.json)
+        failed = _deliver(store, sinks, failed)
         code = exit_code(change.document, arguments.fail_on)
     return code
+
+
+def _deliver(store: "Store", sinks: "list[Sink]", failed: list[str]) -> list[str]:
+    """Deliver alerts, and print failures that are not those of the round before. Returns: the failures."""
+    failures = store.outbox.deliver(sinks)
+    for failure in failures:
+        if failure not in failed:
+            print(plain(f"spark-ops health: {failure}; trying again"), file=sys.stderr, flush=True)
+    return failures
 
 
 def _tell(change: Any, *, is_json: bool) -> None:

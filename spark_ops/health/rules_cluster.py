@@ -249,15 +249,20 @@ def _load_ratios(context: Context, nodes: list[str]) -> list[_Uneven]:
         whole = {node: _whole_cores(context, node, first) for node in known}
         mean_whole = sum(whole.values()) / len(known)
         if mean < context.of("master-imbalance", "cores_min"):
-            found.append(_Uneven(first, max(loads, key=lambda node, loads=loads: (loads[node], node)), None))
+            found.append(_Uneven(first, _largest(loads), None))
             continue
         ratios = {
             node: min(cores / mean, whole[node] / mean_whole if mean_whole > 0 else math.inf)
             for node, cores in loads.items()
         }
-        worst = max(ratios, key=lambda node, ratios=ratios: (ratios[node], node))
+        worst = _largest(ratios)
         found.append(_Uneven(first, worst, ratios[worst]))
     return found
+
+
+def _largest(values: dict[str, float]) -> str:
+    """Return the node with the largest value; of equal ones the last by name."""
+    return max(values.items(), key=lambda item: (item[1], item[0]))[0]
 
 
 def _whole_cores(context: Context, node: str, first: int) -> float:

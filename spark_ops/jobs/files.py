@@ -177,7 +177,7 @@ def times_of(path: Path, metadata: "FileMetaData") -> tuple[int, int] | None:
 
 def _times_of_rows(path: Path) -> tuple[int, int] | None:
     """Return the corrected times of the first and last row, from the rows; None if they cannot be read."""
-    import pyarrow
+    import pyarrow  # type: ignore[import-untyped]
     from pyarrow.parquet import read_table
 
     try:
@@ -213,7 +213,7 @@ def hour_folder(root: Path, kind: str, hour_s: int) -> Path:
 
 def read_footer(path: Path) -> "FileMetaData | None":
     """Return the metadata of a Parquet file; None if the file cannot be read, for example because it is torn."""
-    import pyarrow  # type: ignore[import-untyped]
+    import pyarrow
     from pyarrow.parquet import read_metadata
 
     try:

@@ -110,7 +110,7 @@ def rows_to_read(root: Path, kind: RollupKind, since: float, until: float) -> in
     there = stored(root, kind, since, until)
     raw = sum(hour.rows for hour in found.hours if hour.hour_s not in there)
     footers = [read_footer(path) for path, _ in there.values()]
-    return raw + sum(footer.num_rows for footer in footers if footer is not None)
+    return raw + sum(int(footer.num_rows) for footer in footers if footer is not None)
 
 
 def write(

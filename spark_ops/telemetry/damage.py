@@ -56,7 +56,7 @@ def is_damaged(path: Path) -> bool:
     """True if not all pages of a Parquet file can be read, or a page's checksum is wrong. A missing file is not
     damaged."""
     import pyarrow  # type: ignore[import-untyped]
-    from pyarrow.parquet import ParquetFile
+    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
     try:
         with ParquetFile(path, page_checksum_verification=True) as file:
