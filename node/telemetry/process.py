@@ -1,4 +1,4 @@
-"""What holds up the process: pauses by the garbage collector, and a host that has too little CPU."""
+"""Measure what holds up the process: pauses by the garbage collector, and a host that has too little CPU."""
 
 import gc
 import os
