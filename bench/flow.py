@@ -321,12 +321,12 @@ class Bed:
         return self._admins[node]
 
     def queue(self, name: str, *, durable: bool = False, client: Connection | None = None) -> None:
-        """`client`: who declares it."""
+        """Declare a queue.   client: the connection that declares it; None: the admin's."""
         (client or self._admin).declare_queue(name, durable=durable)
         self._queues.append(name)
 
     def exchange(self, name: str, kind: str, *, client: Connection | None = None) -> None:
-        """`client`: who declares it."""
+        """Declare an exchange.   client: the connection that declares it; None: the admin's."""
         (client or self._admin).declare_exchange(name, kind)
         self._exchanges.append(name)
 

@@ -354,7 +354,7 @@ class Fluffle(Server):
     node_name = "bench"
 
     def __init__(self, *, profile: Path | None = None, checkout: Path = REPOSITORY) -> None:
-        """`profile`: run under cProfile and leave its data in that file when the node stops.
+        """Make a node, not started.   profile: the file for cProfile's data when the node stops; None: no profile.
 
         `checkout`: where the node's sources are. Elsewhere than here it is named by its commit.
         """
@@ -381,7 +381,7 @@ class Fluffle(Server):
 
 
 class ManagedFluffle(Fluffle):
-    """With its HTTP API."""
+    """A node of Fluffle with its HTTP API on."""
 
     def command(self) -> Sequence[str]:
         return [*super().command(), "--management", f"127.0.0.1:{self.http_port}"]
@@ -413,7 +413,7 @@ class Erlang:
         )
 
     def stop(self) -> None:
-        """May be called twice, and without a start."""
+        """Stop the broker and its epmd. It may be called twice, and without a start."""
         if self._epmd is not None:
             _stop_group(self._epmd)
             self._epmd = None
@@ -475,7 +475,7 @@ class RabbitMQ(Server):
 
 
 class ManagedRabbitMQ(RabbitMQ):
-    """With its plug-ins for management and metrics."""
+    """A node of RabbitMQ with its plug-ins for management and metrics."""
 
     plugins = "[rabbitmq_management,rabbitmq_prometheus]."
 

@@ -266,7 +266,7 @@ SEQUENCES: Final[dict[str, Callable[[Any], Iterable[float]]]] = {
 DERIVED: Final = {
     "unfinished contents of one connection, all channels together": {"2"},  # times a key's value
     "reads of one socket in a turn": {"256 KB"},  # of uvloop
-    "a regular expression of a policy, permission or filter": {"16", "255 octets"},  # factors of the constant
+    "a regular expression of a policy, permission or filter": {"2", "255 octets"},  # factors of the constant
     "memory for the numbers of a copy's messages": {"512 bytes"},  # a bit for each number
     "wrong logins over HTTP from one network (IPv6: /64)": {"100"},  # a product of two of its constants
     "how long a lock lasts unless it is renewed": {"1 s"},  # a check in the handler
@@ -464,7 +464,7 @@ QUOTES: Final = (
     (r"\b([\d.]+) s: it pauses", LEASE_S),
     (r"stops serving after ([\d.]+) s\b", LEASE_S),
     (r"in a minority still answers for ([\d.]+) s\b", LEASE_S),
-    (r"\bfor ([\d.]+) s it serves", LEASE_S),
+    (r"\bit serves for ([\d.]+) s", LEASE_S),
     (r"`cluster\.lease`: (\d+) heartbeats", LEASE_HEARTBEATS),
     (r"\| (\d+) times `cluster_keepalive_interval` \|", LEASE_HEARTBEATS),
     (r"At least (\d+) times `cluster_keepalive_interval`", LEASE_HEARTBEATS_MIN),

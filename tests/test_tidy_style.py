@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.test_tidy import DOCUMENTS, NODE, ROOT
+from tests.test_tidy import DOCUMENTS, NODE, PYTHON, ROOT
 
 README_CHARACTERS_MAX: Final = 9000
+ARCHITECTURE_WORDS_MAX: Final = 1500
 
 TASKS: Final = frozenset(
     {
@@ -54,6 +55,11 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text()) <= README_CHARACTERS_MAX
 
 
+def test_the_architecture_is_short() -> None:
+    """A reader has it all in a few minutes; docs/internals has the rest."""
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= ARCHITECTURE_WORDS_MAX
+
+
 def test_each_task_is_one_click_from_the_readme() -> None:
     links = set(re.findall(r"\]\(([^)#\s]+)", (ROOT / "README.md").read_text()))
     assert links >= TASKS, TASKS - links
@@ -74,9 +80,14 @@ def test_the_tour_is_as_long_as_it_says() -> None:
 
 def test_docstrings_stand_alone() -> None:
     """None opens with a word that needs the name before it, or only points to another one."""
+    kit = [
+        path
+        for path in PYTHON
+        if path.is_relative_to(ROOT / "bench") or path.is_relative_to(ROOT / "tests" / "kit")
+    ]
     found = [
         f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
-        for path in NODE
+        for path in (*NODE, *kit)
         for docstring in _docstrings(path)
         if re.split(r"\W", docstring, maxsplit=1)[0] in OPENERS or docstring.startswith("See `")
     ]

@@ -185,11 +185,6 @@ def new_head(previous: LogEntry, last: LogEntry, voters: Iterable[str]) -> Snaps
 # --- whole files ------------------------------------------------------------------------------------------
 
 
-def has_journal(disk: Disk) -> bool:
-    """True if the directory belongs to a member of a Raft group."""
-    return PATH in disk.names("")
-
-
 def image_bytes(image: Image) -> list[bytes]:
     """Encode a whole file, and set the image's sizes."""
     snapshot = [HEADER, framed(head_payload(image.head))]

@@ -181,11 +181,6 @@ class SlowMirrors:
         return (verdict(blamed.id, reason),)
 
 
-def next_look(age_s: float, now: float) -> float:
-    """Return when to look at a queue whose oldest broadcast is so old: each second once it is too old."""
-    return now + max(PROBE_S - age_s, 1.0)
-
-
 def _after(view: View, own: int) -> tuple[RingMember, ...]:
     """Return the others in the order in which this member's operations come to them."""
     ring = view.ring

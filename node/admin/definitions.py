@@ -26,6 +26,7 @@ from node.definitions.document import (
 from node.definitions.export import Stamp, export_steps
 from node.definitions.reading import DefinitionsInvalid
 from node.definitions.rows import Row
+from node.io.turns import next_slice
 from node.log import admin as log_admin
 from node.version import COMPATIBLE_VERSION
 
@@ -143,7 +144,7 @@ async def _each(
             if isinstance(result, BaseException):
                 raise result
             done.append(result)
-        await asyncio.sleep(0)
+        await next_slice()
     return done
 
 
@@ -204,7 +205,7 @@ async def in_slices(steps: Generator[None, None, ReturnT]) -> ReturnT:
         except StopIteration as end:
             found: ReturnT = end.value
             return found
-        await asyncio.sleep(0)
+        await next_slice()
 
 
 # --- at the start ---

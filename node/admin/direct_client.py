@@ -280,8 +280,8 @@ class _DirectConnection(Connection):
         super()._fail_channel(channel, error, method)
         self._ended_by(error)
 
-    def _fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
-        super()._fail(error, channel, method)
+    def fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
+        super().fail(error, channel, method)
         self._ended_by(error)
 
     def _ended_by(self, error: ProtocolError) -> None:

@@ -13,7 +13,6 @@ from node.io.control import unavailable as unavailable
 
 QUEUE_NOT_FOUND: Final = "not_found"
 NOT_MIRRORED: Final = "not_mirrored"
-NOT_SYNCING: Final = "not_syncing"
 QUORUM_NOT_SUPPORTED: Final = "quorum_queue_not_supported"
 REBALANCE_IN_PROGRESS: Final = "rebalance_in_progress"
 NO_JSON: Final = "JSON decoding error. Reason: badarg"

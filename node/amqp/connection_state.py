@@ -56,6 +56,16 @@ _HANDSHAKE: Final = frozenset(
     }
 )
 
+LISTENING: Final = frozenset(
+    {
+        *_HANDSHAKE,
+        ConnectionState.AWAIT_OPEN,
+        ConnectionState.OPEN,
+        ConnectionState.CLOSING,
+    }
+)
+"""The states in which frames are processed."""
+
 ACCEPTED: Final[dict[ConnectionState, frozenset[type[Method]]]] = {
     ConnectionState.AWAIT_HEADER: frozenset(),
     ConnectionState.AWAIT_START_OK: frozenset({ConnectionStartOk}),

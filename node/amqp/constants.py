@@ -20,14 +20,7 @@ FRAME_OVERHEAD_BYTES: Final = 8
 FRAME_MIN_SIZE_BYTES: Final = 4096
 """The smallest `frame_max` that a peer may ask for, and the limit before tune-ok."""
 
-CLASS_CONNECTION: Final = 10
-CLASS_CHANNEL: Final = 20
-CLASS_ACCESS: Final = 30
-CLASS_EXCHANGE: Final = 40
-CLASS_QUEUE: Final = 50
 CLASS_BASIC: Final = 60
-CLASS_CONFIRM: Final = 85
-CLASS_TX: Final = 90
 
 
 class ReplyCode(IntEnum):

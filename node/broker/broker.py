@@ -52,6 +52,7 @@ from node.scheduling.turn import TURN_S, Turn
 from node.scheduling.waste import Waste
 
 if TYPE_CHECKING:
+    from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
     from node.client.connection import Connection
 
@@ -108,7 +109,7 @@ class Broker:
             on_first=self._warn_publishers,
             on_last=self._let_publishers_go_on,
         )
-        self.in_flow: dict[Connection, None] = {}
+        self.in_flow: dict[BaseConnection, None] = {}
         """Publishers that aren't read from until the storage has room, in the order in which they began to wait."""
         self.counters = BrokerCounters()
         self.now = 0.0
@@ -123,7 +124,7 @@ class Broker:
         """Set before there is any mirrored queue."""
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}
-        self.direct_clients: dict[Connection, Callable[[], None]] = {}
+        self.direct_clients: dict[BaseConnection, Callable[[], None]] = {}
         """Connections of clients in this process, which no shell flushes, with a callback for output."""
         self.stuck_disks: frozenset[str] = frozenset()
         """Nodes whose message disks make no progress: they get no new copies of queues."""
@@ -138,7 +139,7 @@ class Broker:
         self.reply_consumers = ReplyConsumers()
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
-        self._dirty: dict[Connection, None] = {}
+        self._dirty: dict[BaseConnection, None] = {}
         self.dead_letters = DeadLetters(self)
         self.damages = Damages(self)
         self._connection_numbers = count(1)
@@ -168,7 +169,7 @@ class Broker:
         self._touched.pop(queue, None)
         self.touch(queue)
 
-    def has_output(self, connection: "Connection") -> None:
+    def has_output(self, connection: "BaseConnection") -> None:
         """Have the connection flushed at the end of the turn."""
         if not self._dirty:
             self.wake()
@@ -193,14 +194,14 @@ class Broker:
             or (self.peers is not None and self.peers.has_work)
         )
 
-    def turn(self, now: float) -> "Collection[Connection]":
+    def turn(self, now: float) -> "Collection[BaseConnection]":
         """Deliver from every touched queue, and hand over to the disk what is due.
 
         Returns: the connections for the shell to flush, which then are no longer on the list.
         """
         self.now = now
         if self.turns.has_work:
-            self.turns.let_go_on()
+            self.turns.serve_short()
         if self.in_flow:
             self._end_flow(FLOW_ENDS_MAX)
         if self.chores.has_work:
@@ -222,8 +223,14 @@ class Broker:
             self.mirrors.turn(now)
         if self.peers is not None:
             self.peers.turn(now)
-        self.turns.end()
         self.chores.end_turn()
+        dirty = self.take_dirty()
+        # What the long line does now is delivered and flushed by the next turn: those of this turn don't wait for it.
+        self.turns.end()
+        return dirty
+
+    def take_dirty(self) -> "Collection[Connection]":
+        """Return the connections for the shell to flush, which then are no longer on the list."""
         dirty, self._dirty = self._dirty, {}
         for connection in self.direct_clients.keys() & dirty.keys() if self.direct_clients else ():
             del dirty[connection]

@@ -29,8 +29,8 @@ from node.client.observer import Observer
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
+    from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
-    from node.client.connection import Connection
     from node.queue.consumer import Consumer
 
 Value: TypeAlias = "Json | Field"
@@ -92,7 +92,7 @@ class EventExchange(Observer):
 
     # --- connections, channels, consumers ---
 
-    def login_tried(self, connection: "Connection", user: str, problem: str) -> None:
+    def login_tried(self, connection: "BaseConnection", user: str, problem: str) -> None:
         """Register `user.authentication.failure` if there is a problem, else `user.authentication.success`."""
         host, _ = _place(connection.peer.local)
         peer_host, peer_port = _place(connection.peer.address)
@@ -113,7 +113,7 @@ class EventExchange(Observer):
         else:
             self._tell("user.authentication.success", headers)
 
-    def opened(self, connection: "Connection") -> None:
+    def opened(self, connection: "BaseConnection") -> None:
         """Register `connection.created`, but not for connections of the HTTP API."""
         if _is_direct(connection):
             return
@@ -150,7 +150,7 @@ class EventExchange(Observer):
         }
         self._tell("connection.created", headers, connection.user_name)
 
-    def closed(self, connection: "Connection", *, in_good_order: bool) -> None:
+    def closed(self, connection: "BaseConnection", *, in_good_order: bool) -> None:
         """Register `connection.closed`, but not for a connection that never sent its properties, or of the HTTP API."""
         if _is_direct(connection) or not connection.auth_mechanism:
             return
@@ -424,16 +424,16 @@ def _arguments(arguments: Table) -> Field:
     return table(arguments) if arguments else array([])
 
 
-def _own_name(connection: "Connection") -> dict[str, Json]:
+def _own_name(connection: "BaseConnection") -> dict[str, Json]:
     return {} if connection.client_name is None else {"user_provided_name": connection.client_name}
 
 
-def _is_direct(connection: "Connection") -> bool:
+def _is_direct(connection: "BaseConnection") -> bool:
     """True if the connection is one of the HTTP API's, which last as long as a request."""
     return not connection.peer.local
 
 
-def _pid(connection: "Connection", channel: "Channel | None" = None) -> str:
+def _pid(connection: "BaseConnection", channel: "Channel | None" = None) -> str:
     """Return the text that stands for an Erlang process."""
     return f"<{connection.id}.{0 if channel is None else channel.number}>"
 

@@ -2,9 +2,10 @@
 
 `re` tries one way after another: a pattern such as `(a+)+$` takes it 2^n steps. Where a bound on its steps is small
 `re` is used, as it is quick; else the pattern becomes a program of few instructions, and no instruction is tried twice
-at the same place of the text, so a search takes at most (instructions) x (length of the text) steps. What a pattern
-means is what `re` says, for octets. References to groups, atomic groups, possessive repeats and conditions are refused,
-as only backtracking can tell what they match. The judgement depends on the pattern alone: every node judges alike.
+at the same place of the text, so a search takes at most (instructions) x (length of the text) steps (Thompson,
+"Regular Expression Search Algorithm", 1968). What a pattern means is what `re` says, for octets. References to groups,
+atomic groups, possessive repeats and conditions are refused, as only backtracking can tell what they match. The
+judgement depends on the pattern and the text alone: every node judges alike.
 """
 
 import re
@@ -12,13 +13,15 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from node.catalogue.pattern_program import Automaton, Instruction, search
 
 TEXT_MAX: Final = 255
 """The length in octets of the text for which steps are counted: a name has at most that many."""
 
-STEPS_MAX: Final = 16 * TEXT_MAX * TEXT_MAX
-"""The limit of the steps that `re` may take for a search: some 10 ms for a name that was made for it."""
+STEPS_MAX: Final = 2 * TEXT_MAX * TEXT_MAX
+"""The limit of the steps that `re` may take for a search: some 1 ms for a name that was made for it."""
 
 INSTRUCTIONS_MAX: Final = 250
 """The limit of a program's length: an instruction costs some 0.3 us for each octet of a text."""
@@ -54,7 +57,9 @@ def matcher(pattern: bytes) -> Matcher:
     if not compiled.flags & re.MULTILINE and starts * _steps(tree) <= STEPS_MAX:
         return lambda text: compiled.search(text) is not None
     program = _Compiler(compiled.flags).program(tree)
-    return lambda text: _search(program, text)
+    if any(instruction.look is not None for instruction in program):
+        return lambda text: search(program, text)
+    return Automaton(program).search
 
 
 def _check(tree: Any) -> None:
@@ -105,22 +110,6 @@ def _steps(tree: Any) -> int:
     return ways
 
 
-class _Instruction(NamedTuple):
-    """An instruction of a program: it matches if all its conditions hold.
-
-    octets: the next octet must be one of these.   at: a predicate of the text and the place.
-    look: a program that must match from here, or (behind octets back) to here; is_negated: must not match.
-    ways: the instructions that follow; instruction 0 is the end of the program: it has matched.
-    """
-
-    ways: tuple[int, ...]
-    octets: frozenset[int] | None = None
-    at: "Callable[[bytes, int], bool] | None" = None
-    look: "list[_Instruction] | None" = None
-    behind: int = 0
-    is_negated: bool = False
-
-
 class _Compiler:
     """Translates parsed patterns to programs, from the last instruction to the first."""
 
@@ -128,29 +117,29 @@ class _Compiler:
         self._flags = flags
         self._left = INSTRUCTIONS_MAX
 
-    def program(self, tree: Any) -> list[_Instruction]:
+    def program(self, tree: Any) -> list[Instruction]:
         """Return the program of a pattern. It starts with its last instruction; at instruction 0 it has matched."""
-        program = [_Instruction(())]
+        program = [Instruction(())]
         first = self._sequence(program, tree, 0, self._flags)
-        program.append(_Instruction((first,)))
+        program.append(Instruction((first,)))
         return program
 
-    def _add(self, program: list[_Instruction], instruction: _Instruction) -> int:
+    def _add(self, program: list[Instruction], instruction: Instruction) -> int:
         self._left -= 1
         if self._left < 0:
             raise TooCostly("the pattern may take too long to match and is too long to be made quick")
         program.append(instruction)
         return len(program) - 1
 
-    def _sequence(self, program: list[_Instruction], tree: Any, after: int, flags: int) -> int:
+    def _sequence(self, program: list[Instruction], tree: Any, after: int, flags: int) -> int:
         for code, argument in reversed(list(tree)):
             after = self._element(program, code, argument, after, flags)
         return after
 
-    def _element(self, program: list[_Instruction], code: Any, argument: Any, after: int, flags: int) -> int:
+    def _element(self, program: list[Instruction], code: Any, argument: Any, after: int, flags: int) -> int:
         if code is op.BRANCH:
             ways = tuple(self._sequence(program, part, after, flags) for part in argument[1])
-            return self._add(program, _Instruction(ways))
+            return self._add(program, Instruction(ways))
         if code is op.SUBPATTERN:
             _, added, removed, part = argument
             return self._sequence(program, part, after, (flags | added) & ~removed)
@@ -159,76 +148,31 @@ class _Compiler:
         if code in (op.ASSERT, op.ASSERT_NOT):
             direction, part = argument
             behind = part.getwidth()[0] if direction < 0 else 0
-            inner = [_Instruction(())]
+            inner = [Instruction(())]
             first = self._sequence(inner, part, 0, flags)
-            inner.append(_Instruction((first,)))
-            look = _Instruction((after,), look=inner, behind=behind, is_negated=code is op.ASSERT_NOT)
+            inner.append(Instruction((first,)))
+            look = Instruction((after,), look=inner, behind=behind, is_negated=code is op.ASSERT_NOT)
             return self._add(program, look)
         if code is op.AT:
-            return self._add(program, _Instruction((after,), at=_place(argument, flags)))
-        return self._add(program, _Instruction((after,), octets=_octets(code, argument, flags)))
+            return self._add(program, Instruction((after,), at=_place(argument, flags)))
+        return self._add(program, Instruction((after,), octets=_octets(code, argument, flags)))
 
-    def _repeat(self, program: list[_Instruction], argument: Any, after: int, flags: int) -> int:
+    def _repeat(self, program: list[Instruction], argument: Any, after: int, flags: int) -> int:
         least, most, part = argument
         if most is op.MAXREPEAT:
-            again = self._add(program, _Instruction(()))
+            again = self._add(program, Instruction(()))
             first = self._sequence(program, part, again, flags)
-            program[again] = _Instruction((first, after))
+            program[again] = Instruction((first, after))
             after = again
         else:
             for _ in range(most - least):
                 first = self._sequence(program, part, after, flags)
-                after = self._add(program, _Instruction((first, after)))
+                after = self._add(program, Instruction((first, after)))
         for _ in range(least):
             before, after = after, self._sequence(program, part, after, flags)
             if after == before:
                 break  # nothing is repeated
         return after
-
-
-def _search(program: list[_Instruction], text: bytes) -> bool:
-    """True if the program matches anywhere in the text.
-
-    An instruction that failed at a place is not tried there again.
-    """
-    failed = bytearray(len(program) * (len(text) + 1))
-    return any(_matches(program, text, start, failed) is not None for start in range(len(text) + 1))
-
-
-def _matches(program: list[_Instruction], text: bytes, start: int, failed: bytearray) -> int | None:
-    """Return where a match from `start` on ends, or None without one.   failed: by place and instruction; added to."""
-    count, length = len(program), len(text)
-    pending = [(count - 1, start)]
-    while pending:
-        number, position = pending.pop()
-        if not number:
-            return position
-        index = position * count + number
-        if failed[index]:
-            continue
-        failed[index] = 1
-        instruction = program[number]
-        if instruction.octets is not None:
-            if position == length or text[position] not in instruction.octets:
-                continue
-            position += 1
-        elif instruction.at is not None:
-            if not instruction.at(text, position):
-                continue
-        elif instruction.look is not None and not _looks(instruction, text, position):
-            continue
-        pending += [(way, position) for way in instruction.ways]
-    return None
-
-
-def _looks(instruction: _Instruction, text: bytes, position: int) -> bool:
-    inner, start = instruction.look, position - instruction.behind
-    assert inner is not None
-    if start < 0:
-        return instruction.is_negated
-    # What is looked for behind us has one length, so any match of it ends here.
-    failed = bytearray(len(inner) * (len(text) + 1))
-    return (_matches(inner, text, start, failed) is not None) is not instruction.is_negated
 
 
 def _place(code: Any, flags: int) -> Callable[[bytes, int], bool]:

@@ -17,7 +17,6 @@ VHOST_LIMITS: Final = "vhost-limits"
 VHOST_LIMITS_NAME: Final = "limits"
 """The one name of a `vhost-limits` parameter."""
 
-CLUSTER_NAME: Final = "cluster_name"
 """The global parameter with the name of the cluster."""
 
 

@@ -47,7 +47,7 @@ class _Pair(NamedTuple):
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
     """Add the command and its arguments to the parser."""
     parser = commands.add_parser("certs", help="make certificates for the links between nodes")
-    parser.add_argument("names", metavar="NAME", nargs="+", help="a node, as rabbit@host1")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="the name of a node, such as rabbit@host1")
     parser.add_argument(
         "--out",
         metavar="DIR",
@@ -55,7 +55,10 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         help="the directory for the files (default: certs, in the working directory)",
     )
     parser.add_argument(
-        "--days", type=_days, default=_NODE_DAYS, help="days for which they are valid (default: %(default)s)"
+        "--days",
+        type=_days,
+        default=_NODE_DAYS,
+        help="days for which the certificates are valid (default: %(default)s)",
     )
     parser.add_argument(
         "--also",

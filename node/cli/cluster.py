@@ -1,15 +1,15 @@
 """`fluffle cluster` runs a cluster on this machine, in one terminal, until Ctrl-C.
 
     fluffle cluster [--nodes 3] [--base-port 5672] [--data DIR] [--ram N]… [--config FILE] [-- OPTION…]
-    fluffle cluster start n1 | stop [n1] | status        asks the one that runs on DIR, from another terminal
+    fluffle cluster start n1 | stop [n1] | status        from another terminal, for the cluster that runs on DIR
 
-Node n1 accepts clients on the base port and the others on those that follow, each accepts the other nodes 20000 higher;
-all on loopback, clients also at ::1 where there is IPv6. Its data are in DIR/n1. Options after `--` are passed to
-`fluffle start`. A DIR that holds a cluster already is started again as it was.
+Node n1 accepts clients on the base port, n2 on the next one, and so on. Each node accepts other nodes on a port 20000
+higher. All ports are on loopback; those for clients are also on ::1 where there is IPv6. The data of n1 are in DIR/n1.
+Options after `--` are passed to `fluffle start`. If DIR already has the data of a cluster, that cluster is started.
 
-Exit codes: 0 after a signal or `stop`, 64 for a bad command line, 69 when a node or the cluster could not start or
-nobody runs it, 70 when nodes had to be killed, 74 when one could not write all it had, 75 for a time-out, 78 for a bad
-configuration.
+Exit codes: 0 after a signal or `stop`, 64 for a bad command line, 69 when a node or the cluster could not start or no
+cluster runs on DIR, 70 when nodes had to be killed, 74 when a node could not write all its data, 75 for a time-out, 78
+for a bad configuration.
 """
 
 import argparse
@@ -94,24 +94,26 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         usage="fluffle cluster [options] [-- OPTION...] | fluffle cluster start N | stop [N] | status",
         description="Runs nodes n1, n2, ... on loopback until Ctrl-C. Options after -- are passed to `fluffle start`.",
     )
-    parser.add_argument("--nodes", metavar="N", type=int, help=f"how many (default: {DEFAULT_NODES})")
+    parser.add_argument(
+        "--nodes", metavar="N", type=int, help=f"the number of nodes (default: {DEFAULT_NODES})"
+    )
     parser.add_argument(
         "--base-port",
         metavar="PORT",
         type=int,
-        help=f"AMQP port of n1; the others' follow (default: {DEFAULT_BASE_PORT})",
+        help=f"AMQP port of n1; n2 has the next, and so on (default: {DEFAULT_BASE_PORT})",
     )
     parser.add_argument(
         "--data",
         metavar="DIR",
         default=DEFAULT_DIRECTORY,
-        help=f"their data are in DIR/n1, DIR/n2, ... (default: {DEFAULT_DIRECTORY})",
+        help=f"the nodes' data directories are DIR/n1, DIR/n2, ... (default: {DEFAULT_DIRECTORY})",
     )
     parser.add_argument(
         "--ram", metavar="N", action="append", help="join node N as a RAM node; may be repeated"
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file of every node")
-    parser.add_argument("--json", action="store_true", help="with `status`: as JSON")
+    parser.add_argument("--json", action="store_true", help="with `status`: print JSON")
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 

@@ -33,8 +33,8 @@ _ZSH: Final = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit 
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]", parser: argparse.ArgumentParser) -> None:
-    """Add the command and its arguments to the parser.   parser: of all commands."""
-    own = commands.add_parser("completion", help="print a script that has a shell complete commands")
+    """Add the command and its arguments.   parser: the parser of all commands."""
+    own = commands.add_parser("completion", help="print a script for completion in a shell")
     own.add_argument("shell", choices=SHELLS)
     own.set_defaults(run=lambda arguments: _run(arguments.shell, parser))
 

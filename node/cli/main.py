@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     certs.add_parser(commands)
     witness.add_parser(commands)
     links = commands.add_parser(
-        "compat-links", help="make rabbitmqctl, rabbitmq-diagnostics … in a directory"
+        "compat-links", help="make links named rabbitmqctl, rabbitmq-diagnostics … in a directory"
     )
     links.add_argument("directory", metavar="DIR")
     links.set_defaults(run=_compat_links)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from node.config.config import Config
 
 EX_OK: Final = 0
-EX_USAGE: Final = 64
 EX_UNAVAILABLE: Final = 69
 EX_IOERR: Final = 74
 EX_CONFIG: Final = 78
@@ -51,7 +50,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         "--peer", metavar="HOST:PORT", help="accept other nodes of the cluster on this address"
     )
     parser.add_argument(
-        "--telemetry", metavar="DIR", help="write telemetry for spark_ops into this directory"
+        "--telemetry", metavar="DIR", help="write telemetry for spark-ops into this directory"
     )
     parser.add_argument("--ram", action="store_true", help="join the cluster as a RAM node")
     parser.add_argument("--config", metavar="FILE", help="configuration file, in rabbitmq.conf's format")

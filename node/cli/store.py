@@ -1,4 +1,4 @@
-"""`fluffle store check` and `fluffle store dump` show the data directory of a node that doesn't run.
+"""`fluffle store check` and `fluffle store dump` show the data directory of a node that does not run.
 
 Both only read. Exit codes: 0 when all is well or a crash has left torn ends, 1 when something is broken, 2 when
 there is nothing to read (no store, a running node, a newer format), 64 for a bad command line.
@@ -158,11 +158,9 @@ def _print_inspection(directory: str, inspection: "Inspection") -> None:
     )
     print(f"messages       {recovered.messages:,}, {recovered.body_bytes:,} bytes")
     if recovered.unknown_queues and inspection.has_metadata:
-        fate = "removes" if inspection.is_catalogue_whole else "moves to corrupt/"
+        fate = "removes their files" if inspection.is_catalogue_whole else "moves their files to corrupt/"
         count = len(recovered.unknown_queues)
-        print(
-            f"left over      {count:,} queues that no longer exist; what there is of them the next start {fate}"
-        )
+        print(f"left over      {count:,} queues that no longer exist; the next start {fate}")
     print()
     _print_queues(inspection)
     print()

@@ -1,7 +1,7 @@
 """`fluffle witness` runs a node that votes on the cluster's metadata, and has no queues and no clients.
 
-With it, two nodes of a cluster serve on when one of the two is lost. It joins the nodes that cluster_formation names.
-Exit codes as `fluffle start`.
+With a witness, a cluster of two other nodes continues when one of them is lost. It joins the nodes that
+cluster_formation names. Its exit codes are those of `fluffle start`.
 """
 
 import argparse

@@ -5,11 +5,19 @@ Source: amqp-behaviour §1.11, §7.1.
 """
 
 from collections.abc import Callable
-from typing import Literal
-
-from node.client.observer import Observer
+from typing import Literal, Protocol
 
 Resource = Literal["memory", "disk"]
+
+
+class AlarmObserver(Protocol):
+    """The observer of a broker's events, as alarms use it."""
+
+    def alarm_set(self, node: str, resource: str) -> None:
+        """Note that the node has too little of this resource."""
+
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
+        """Note that the node has enough of this resource again.   is_last: no other node lacks it."""
 
 
 class Alarms:
@@ -24,7 +32,7 @@ class Alarms:
     def __init__(
         self,
         node_name: str,
-        observer: Observer,
+        observer: AlarmObserver,
         *,
         on_first: Callable[[], None] = lambda: None,
         on_last: Callable[[], None] = lambda: None,

@@ -35,7 +35,7 @@ from node.queue.run import Batch, Envelope, Run
 from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
-    from node.client.connection import Connection
+    from node.client.base_connection import BaseConnection
     from node.queue.live_queue import LiveQueue
 
 CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
@@ -56,7 +56,7 @@ class Channel:
         (§3.11).
     """
 
-    def __init__(self, number: int, connection: "Connection") -> None:
+    def __init__(self, number: int, connection: "BaseConnection") -> None:
         self.number = number
         self.connection = connection
         self.broker = connection.broker

@@ -5,15 +5,51 @@ was worked on is flushed together, in as few frames as the rules allow.
 Source: amqp-behaviour §4.3.
 """
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
 
 from node.amqp.methods import BasicAck, BasicNack
-
-if TYPE_CHECKING:
-    from node.client.pairs import Spans
+from node.client.counters import ExchangePair
 
 Range = tuple[int, int]
 """First and last number, both included."""
+
+
+class Spans:
+    """The exchanges that publishes with outstanding confirms went to.
+
+    There is one span for consecutive publishes to one exchange. Settled spans are removed, so there are never more
+    spans than outstanding publishes.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._spans: list[tuple[int, int, ExchangePair]] = []  # last number, how many are open, whose
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def add(self, first: int, count: int, pair: ExchangePair) -> None:
+        """Note the exchange of the publishes from `first` on; their numbers follow all others."""
+        if self._spans and self._spans[-1][0] == first - 1 and self._spans[-1][2] is pair:
+            last, left, _ = self._spans[-1]
+            self._spans[-1] = last + count, left + count, pair
+        else:
+            self._starts.append(first)
+            self._spans.append((first + count - 1, count, pair))
+
+    def settle(self, first: int, last: int, *, is_confirmed: bool) -> None:
+        """Count the publishes from first to last, which were open, as confirmed or refused."""
+        at = max(0, bisect_right(self._starts, first) - 1)
+        while at < len(self._spans) and self._starts[at] <= last:
+            end, left, pair = self._spans[at]
+            count = max(0, min(end, last) + 1 - max(self._starts[at], first))
+            if is_confirmed:
+                pair.confirm += count
+            if left == count:
+                del self._spans[at], self._starts[at]
+            else:
+                self._spans[at] = end, left - count, pair
+                at += 1
 
 
 class Confirms:

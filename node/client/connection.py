@@ -1,32 +1,30 @@
-"""A client's connection: handshake, channels, errors and their scope, heartbeats, closing.
+"""A client's connection as it reads: frames, methods and publishes, errors and their scope, closing.
 
-Bytes come in by `receive_data`, bytes to write gather in `take_output`; actions that depend on time use the
-broker's timers. The shell that owns the socket follows `is_reading` and `is_finished`.
+Bytes come in by `receive_data`, bytes to write gather in `BaseConnection.take_output`; actions that depend on time use
+the broker's timers. The shell that owns the socket follows `is_reading` and `is_finished`.
 
     connection = Connection(broker, peer)      connection.receive_data(data, now)      connection.lost(now)
+
+`receive_data`, `on_publish` and `on_acks` are hot: called for each read, for each run of publishes and for each run of
+acks. A run has many messages; nothing here is called, or made, for each message. All else is called for single methods.
 Source: amqp-behaviour §1, §2.
 """
 
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Final, Protocol
 
 from node.amqp.channel_state import ChannelState, Step, step
-from node.amqp.connection_state import ACCEPTED, ConnectionState
+from node.amqp.connection_state import ACCEPTED, LISTENING, ConnectionState
 from node.amqp.constants import FRAME_METHOD, ReplyCode
 from node.amqp.erlang import octets
 from node.amqp.errors import ProtocolError
-from node.amqp.field_table import Table
-from node.amqp.frames import HEARTBEAT, method_frame
 from node.amqp.method_codec import decode_method
 from node.amqp.methods import (
     BasicAck,
     BasicPublish,
     ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionUpdateSecret,
@@ -35,124 +33,75 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Traits
 from node.amqp.reader import FrameReader
-from node.catalogue.commands import Command
-from node.catalogue.limits import check_user_channels
-from node.catalogue.records import User
+from node.client.base_connection import BaseConnection
 from node.client.channel import Channel
+from node.client.channel_methods import ChannelMethods
 from node.client.endpoint import ClientEndpoint
-from node.client.handlers import HANDLERS, Steps
 from node.client.handshake import Handshake
-from node.client.heartbeat import Heartbeat
 from node.client.host import ClientHost
 from node.client.publishing import Route, Routes, check_not_immediate
-from node.client.spreading import Spreading
-from node.client.throttle import Throttle
-from node.queue.live_queue import all_heard
+from node.override import override
+from node.scheduling.chores import Chore
 from node.scheduling.timers import Timer
 from node.scheduling.turn import Share, UnboundedShare
 
-OUT_MAX_BYTES: Final = 512 * 1024
-"""The most bytes of deliveries that one connection is given in a turn, which are several socket buffers full."""
 
-REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
-"""The bytes of unsent output at which we stop reading from a client that asks without reading the answers."""
+class ConnectionHost(ClientHost, Protocol):
+    """The broker, as connections use it beside what channels use."""
+
+    def register(self, connection: "Connection") -> tuple[int, str]:
+        """Add a new connection; return a number and an id that no other connection of this node ever has."""
+
+    def opened(self, connection: "Connection") -> None:
+        """Count a connection that has opened its vhost against limits."""
+
+    def forget(self, connection: "Connection") -> None:
+        """Forget a connection that is gone."""
+
+    def connection_count(self, vhost: str | None, user: str | None) -> int:
+        """Return the number of open connections in the whole cluster, of a vhost or of a user."""
+
+    def channel_count(self, user: str) -> int:
+        """Return the number of a user's open channels in the whole cluster; for users with a limit of channels only."""
+
+    def delete_exclusive_queues(self, connection: "Connection") -> Chore:
+        """Delete the queues that belonged to a connection which ends (amqp-behaviour §3.13)."""
 
 
-class Connection:
+class Connection(BaseConnection):
     """One connection. Implements `node.amqp.reader.Sink`.
 
-    number: for the log.   vhost, user_name: empty before the connection is open.   auth_mechanism: of SASL.
-    stalled: channels with consumers that wait for room in our output.
-    confirming: channels with confirms to flush.
-    connected_at_ms: milliseconds since 1970.
-    recv_oct, recv_cnt: bytes that were received, in so many reads.   send_oct, send_cnt: sent, in so many writes.
-    throttle: stops reading when the client publishes too much.
-    is_writable, is_socket_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
-    is_finished: nothing more is awaited: the shell flushes and resets the socket.
+    on_change: called when `is_reading` may have changed outside of a call by the shell.
     """
 
+    broker: ConnectionHost
+
     def __init__(
-        self, broker: ClientHost, peer: ClientEndpoint, *, now: float, on_change: Callable[[], None]
+        self, broker: ConnectionHost, peer: ClientEndpoint, *, now: float, on_change: Callable[[], None]
     ) -> None:
-        self.broker = broker
-        self.peer = peer
-        self.number, self.id = broker.register(self)
-        self.state = ConnectionState.AWAIT_HEADER
-        self.user = User("", "", "")
-        self.vhost = ""
-        self.client_properties: Table = {}
-        self.client_name: str | None = None
-        self.auth_mechanism = ""
-        self.capabilities: frozenset[str] = frozenset()
-        self.channels: dict[int, Channel] = {}
-        self.frame_max_bytes = 0
-        self.channel_max = broker.settings.channel_max
-        self.heartbeat = Heartbeat(
-            broker.timers,
-            beat=lambda: self.send(HEARTBEAT),
-            excuses=lambda: not self.is_reading,
-            lost=self._heartbeats_missed,
-        )
-        self.connected_at_ms = int((now + broker.epoch_s) * 1000)
-        self.recv_oct = self.recv_cnt = 0
-        self.send_oct = self.send_cnt = 0
-        self.held_bytes = 0
-        """The number of bytes of messages in open transactions."""
-        self.stalled: dict[Channel, None] = {}
-        self.confirming: dict[Channel, None] = {}
-        self.is_writable = True
-        self.is_socket_flooded = False
-        self.is_finished = False
-        self._on_change = on_change
-        self._reader = FrameReader(
+        number, connection_id = broker.register(self)
+        reader = FrameReader(
             self,
             frame_max_bytes=broker.settings.initial_frame_max_bytes,
             content_max_bytes=broker.settings.message_max_bytes,
         )
+        super().__init__(broker, peer, reader, number=number, connection_id=connection_id, now=now)
+        self._on_change = on_change
         self._rest: tuple[int, bytes, Traits, list[bytes], int] | None = None  # of a run of publishes
-        self.throttle = Throttle(self, self._reader)
-        self.spreading = Spreading()
         self._clock = broker.turns.clock
-        self._share = Share(broker.turns, self._reader, self._work_on)
+        self._share = Share(broker.turns, reader, self._work_on)
         self._handshake: Handshake | None = Handshake(self)
         self._routes = Routes()
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._is_waiting = False  # True while the last method waits for a result
-        self._unanswered_closes: set[int] = set()  # numbers of channels whose close-ok is to come
-        self._reopening: int | None = None  # such a number that the client has opened again
-        self._is_output_full = False  # there is more unsent output than a client may let pile up
+        self._channel_methods = ChannelMethods(self, reader)
         self._is_framing_lost = False  # frames can't be told apart any more
         self._timer: Timer | None = None
         if broker.settings.handshake_timeout_s is not None:
             deadline = now + broker.settings.handshake_timeout_s
             self._timer = broker.timers.at(deadline, self._handshake_timed_out)
-
-    @property
-    def name(self) -> str:
-        """`PEERIP:PORT -> LOCALIP:PORT`, as management and tracing call the connection (§1.10)."""
-        return f"{self.peer.address} -> {self.peer.local}"
-
-    @property
-    def full_name(self) -> str:
-        """The name together with the one that the client gave, for the log."""
-        return self.name if self.client_name is None else f"{self.name} - {self.client_name}"
-
-    @property
-    def user_name(self) -> str:
-        """The name of the user who is logged in."""
-        return self.user.name
-
-    def has_capability(self, name: str) -> bool:
-        """Return True if the client announced this capability (§1.10)."""
-        return name in self.capabilities
+        if broker.alarms.is_on:
+            self.throttle.alarm_began()
 
     # --- bytes ---
-
-    @property
-    def is_reading(self) -> bool:
-        """True if the shell should go on reading from the socket."""
-        return not self._reader.paused
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take bytes from the socket."""
@@ -181,78 +130,20 @@ class Connection:
                 self._reader.feed(data)
         except ProtocolError as error:
             self._is_framing_lost = self._reader.paused = True
-            self._fail(error)
-
-    def _flush_confirms(self) -> None:
-        if self.confirming:
-            confirming, self.confirming = self.confirming, {}
-            for channel in confirming:
-                channel.flush_confirms()
-
-    def send_method(self, method: Method) -> None:
-        """Send a method of the connection class."""
-        self.send(method_frame(0, method))
-
-    def send(self, data: bytes) -> None:
-        """Add whole frames to the output."""
-        self.send_parts([data], len(data))
-
-    def send_parts(self, parts: list[bytes], size: int) -> None:
-        """Add whole frames in pieces.   size: their bytes, about."""
-        if not self._out:
-            self.broker.has_output(self)
-        self._out += parts
-        self._out_bytes += size
-        if self._out_bytes > REPLIES_MAX_BYTES:
-            self._is_output_full = self._reader.paused = True
-
-    def take_output(self) -> bytes:
-        """Return the bytes to write to the socket now."""
-        self._flush_confirms()  # of publishes that the disk has settled
-        data = b"".join(self._out)
-        self._out.clear()
-        self._out_bytes = 0
-        if data:
-            self.send_oct += len(data)
-            self.send_cnt += 1
-        # A heartbeat alone doesn't put off the next one (§1.6).
-        self.heartbeat.has_spoken = self.heartbeat.has_spoken or data != HEARTBEAT
-        return data
-
-    def room_bytes(self) -> int:
-        """Return how many more bytes of deliveries this connection takes in this turn."""
-        return OUT_MAX_BYTES - self._out_bytes if self.is_writable else 0
+            self.fail(error)
 
     @property
-    def takes_replies(self) -> bool:
-        """True if a direct reply may still be added: a requester that does not read loses replies."""
-        return not self.is_socket_flooded and self._out_bytes <= REPLIES_MAX_BYTES
-
-    def flushed(self) -> None:
-        """Continue waiting work: the shell has written our output, and the socket takes more."""
-        if self.stalled:
-            stalled, self.stalled = self.stalled, {}
-            for channel in stalled:
-                channel.unblock()
-        if self._is_output_full:
-            self._is_output_full = False
-            self.read_on()
-
-    @property
+    @override
     def has_unpublished(self) -> bool:
-        """True if publishes were read that are to be published in later turns."""
         return self._rest is not None
 
     def work_at_once(self) -> None:
         """Work on all input as it comes from now on, however full a turn is."""
         self._share = UnboundedShare(self.broker.turns, self._reader, self._work_on)
 
-    def stop_reading(self) -> None:
-        """Read no further until `read_on`."""
-        self._reader.paused = True
-
+    @override
     def shrink(self) -> None:
-        """Keep unpublished messages as the bytes that they came as, and no routes, while an alarm blocks the publisher.
+        """Keep unpublished messages as the bytes that they came as, and no routes.
 
         Small objects from the time when memory was full would keep the C library from giving back what is around them.
         """
@@ -266,16 +157,17 @@ class Connection:
         """Forget routes to queues that may be gone: a publisher that publishes nothing more would keep them."""
         self._routes.renew(self.broker.catalogue.version)
 
+    @override
     def read_on(self) -> None:
-        """Read on, at once or in a coming turn, unless something else still keeps us from it."""
         if self._may_read_on and not self._share.has_to_wait(self._reader.kept_bytes):
             self._work_on()
 
     @property
     def _may_read_on(self) -> bool:
-        is_stopped = self._is_waiting or self._is_output_full or self._is_framing_lost or self._share.is_over
-        has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
-        return not (is_stopped or self.throttle.holds or self.spreading.is_on or has_ended)
+        is_stopped = self._is_output_full or self._is_framing_lost or self._share.is_over
+        is_waiting = self._channel_methods.is_waiting or self.throttle.holds or self.spreading.is_on
+        has_ended = self.state not in LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
+        return not (is_stopped or is_waiting or has_ended)
 
     def _work_on(self) -> None:
         """Work on the input that was kept; called by the share when its turn has come."""
@@ -319,6 +211,7 @@ class Connection:
         self.broker.observer.handshake_timed_out(self)
         self.finish()
 
+    @override
     def _heartbeats_missed(self) -> None:
         self.broker.observer.heartbeats_missed(self)
         self.finish()
@@ -345,7 +238,7 @@ class Connection:
             if broker.storage.is_congested:
                 self.throttle.hold()
         except ProtocolError as error:
-            self._failed(error, channel, BasicPublish)
+            self.failed(error, channel, BasicPublish)
         if self._clock() > self._share.ends_at:
             self._share.stop()
 
@@ -392,7 +285,7 @@ class Connection:
         try:
             return self._admit(channel, payload) is not None
         except ProtocolError as error:
-            self._failed(error, channel, BasicPublish)
+            self.failed(error, channel, BasicPublish)
             return False
 
     def ignores(self, channel: int) -> bool:
@@ -411,7 +304,7 @@ class Connection:
         try:
             known.acks(first, last)
         except ProtocolError as error:
-            self._failed(error, channel, BasicAck)
+            self.failed(error, channel, BasicAck)
         if self._clock() > self._share.ends_at:
             self._share.stop()
 
@@ -420,15 +313,15 @@ class Connection:
         method: Method | None = None
         try:
             if channel == 0:
-                method = decode_method(payload) if self.state in _LISTENING else None
+                method = decode_method(payload) if self.state in LISTENING else None
                 if method is not None:
                     self._connection_method(method)
             else:
                 method = self._admit(channel, payload)
                 if method is not None:
-                    self._channel_method(channel, method)
+                    self._channel_methods.handle(channel, method)
         except ProtocolError as error:
-            self._failed(error, channel, type(method) if method is not None else None)
+            self.failed(error, channel, type(method) if method is not None else None)
         if self._clock() > self._share.ends_at:
             self._share.stop()
 
@@ -442,14 +335,14 @@ class Connection:
     def on_fault(self, error: ProtocolError) -> None:
         """Close the channel or the connection for a fault in a frame."""
         if self.state is not ConnectionState.CLOSING:
-            self._fail(error)
+            self.fail(error)
 
     # --- methods ---
 
     def _admit(self, channel: int, payload: bytes) -> Method | None:
         """Decode a method on a channel and check that it may come there; None: it is to be ignored."""
         if self.state is not ConnectionState.OPEN:
-            if self.state in _LISTENING and self.state is not ConnectionState.CLOSING:
+            if self.state in LISTENING and self.state is not ConnectionState.CLOSING:
                 raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(FRAME_METHOD, payload))
             return None
         method = decode_method(payload)
@@ -478,114 +371,9 @@ class Connection:
                 assert self._handshake is not None
                 self._handshake.handle(method)
 
-    def _channel_method(self, number: int, method: Method) -> None:
-        channel = self.channels.get(number)
-        match step(channel.state if channel else None, type(method)):
-            case Step.OPEN if number in self._unanswered_closes:
-                self._reopening = number
-                self._is_waiting = self._reader.paused = True
-            case Step.OPEN:
-                self._open_channel(number)
-            case Step.HANDLE:
-                assert channel is not None
-                self._handle(channel, method)
-            case Step.CLOSE:
-                assert channel is not None
-                self._take_steps(channel, method, self._close_channel(channel))
-            case Step.ANSWER_CLOSE:
-                self.send(method_frame(number, ChannelCloseOk()))
-            case Step.FORGET:
-                del self.channels[number]
-            case Step.IGNORE:
-                pass
-
-    def _open_channel(self, number: int) -> None:
-        try:
-            self._check_limits_of_channels()
-        except ProtocolError as error:
-            self._fail(error, number, ChannelOpen.name)  # with ids 0, 0 (§2.1)
-            return
-        self.channels[number] = channel = Channel(number, self)
-        self.broker.observer.channel_opened(channel)
-        self.send(method_frame(number, ChannelOpenOk()))
-
-    def _check_limits_of_channels(self) -> None:
-        if len(self.channels) >= self.channel_max > 0:
-            raise ProtocolError(
-                ReplyCode.NOT_ALLOWED,
-                f"number of channels opened ({len(self.channels)}) has reached the "
-                f"negotiated channel_max ({self.channel_max})",
-            )
-        account = self.broker.catalogue.user(self.user.name)
-        if account is not None and account.limits.max_channels is not None:
-            check_user_channels(account.limits, account.name, self.broker.channel_count(account.name))
-
-    def _handle(self, channel: Channel, method: Method) -> None:
-        handler = HANDLERS.get(type(method))
-        if handler is None:
-            raise ProtocolError(
-                ReplyCode.COMMAND_INVALID, "unimplemented method", method.class_id, method.method_id
-            )
-        steps = handler(channel, method)
-        if steps is not None:
-            self._take_steps(channel, method, steps)
-
-    def _take_steps(self, channel: Channel, method: Method, steps: Steps) -> None:
-        self._advance(channel, type(method), steps, None)
-        self._reader.paused = self._reader.paused or self._is_waiting
-
-    def _close_channel(self, channel: Channel) -> Steps:
-        """Close a channel as the client asks, after its consumers were given what they can take."""
-        yield from all_heard({consumer.queue: None for consumer in channel.consumers.values()})
-        self._routes.clear()
-        self._reader.forget(channel.number)
-        del self.channels[channel.number]
-        self._unanswered_closes.add(channel.number)
-        answer = partial(self._answer_close, channel.number)
-        self.broker.chores.begin(channel.close(), partial(self.broker.await_deletions, answer))
-
-    def _answer_close(self, number: int, _: object) -> None:
-        """Tell the client that a channel is closed, and open it again if the client has asked for that meanwhile."""
-        self._unanswered_closes.remove(number)
-        if self.state is ConnectionState.CLOSED:
-            return
-        self.send(method_frame(number, ChannelCloseOk()))
-        if self._reopening == number:
-            self._reopening = None
-            self._is_waiting = False
-            if self.state is ConnectionState.OPEN:
-                self._open_channel(number)
-            self.read_on()
-
-    def _advance(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
-        """Run a handler up to where it waits, and continue it once its result has come."""
-        self._is_waiting = False
-        if channel.state is not ChannelState.OPEN:
-            steps.close()
-            return
-        try:
-            awaited = steps.send(result)
-        except StopIteration:
-            return
-        except ProtocolError as error:
-            self._failed(error, channel.number, method)
-            return
-        self._is_waiting = True
-        on_done = partial(self._applied, channel, method, steps)
-        if isinstance(awaited, Command):
-            self.broker.log.submit(awaited, on_done)
-        else:
-            awaited(on_done)
-
-    def _applied(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
-        was_paused = self._reader.paused
-        self._advance(channel, method, steps, result)
-        if was_paused:
-            self.read_on()
-
     # --- faults ---
 
-    def _failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
+    def failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
         """Handle the error of a method: its code says whether the channel or the connection is closed."""
         if self.state is ConnectionState.CLOSING:
             return
@@ -595,17 +383,21 @@ class Connection:
         if channel is not None and error.code.closes_channel_only and self.state is ConnectionState.OPEN:
             self._fail_channel(channel, error, method.name if method is not None else "")
         else:
-            self._fail(error, number, method.name if method is not None else "")
+            self.fail(error, number, method.name if method is not None else "")
 
     def _fail_channel(self, channel: Channel, error: ProtocolError, method: str = "") -> None:
         self.broker.observer.channel_failed(self, channel.number, error, method)
         channel.flush_confirms()
-        self._routes.clear()
-        self._reader.forget(channel.number)
+        self.forget_input(channel.number)
         self.broker.chores.begin(channel.close())
         channel.send(ChannelClose(error.code, error.reply_text, error.class_id, error.method_id))
 
-    def _fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
+    def forget_input(self, number: int) -> None:
+        """Forget what was read of a channel that closes, and the routes, as each belongs to a channel."""
+        self._routes.clear()
+        self._reader.forget(number)
+
+    def fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
         """End the connection with an error: by a close handshake once it is open, in silence before."""
         if self.state.is_handshake:
             self.broker.observer.handshake_failed(self, error.explanation)
@@ -620,11 +412,6 @@ class Connection:
             self._finish_after(pause)
         elif self.state is ConnectionState.CLOSING:
             self.finish()
-
-    def send_close(self, error: ProtocolError) -> None:
-        """Send connection.close, and nothing else."""
-        close = ConnectionClose(error.code, error.reply_text, error.class_id, error.method_id)
-        self.send_method(close)
 
     # --- the end ---
 
@@ -645,7 +432,7 @@ class Connection:
         """Close with 320, for a reason of ours (§1.8). Before the connection is open it just ends."""
         if self.state is ConnectionState.OPEN:
             was_held = self.throttle.holds
-            self._fail(ProtocolError(ReplyCode.CONNECTION_FORCED, reason))
+            self.fail(ProtocolError(ReplyCode.CONNECTION_FORCED, reason))
             if was_held:
                 self.read_on()
         elif self.state.is_handshake or self.state is ConnectionState.AWAIT_OPEN:
@@ -719,6 +506,7 @@ class Connection:
         self._stop_timer()
         self.heartbeat.stop()
         self.throttle.release()
+        self._channel_methods.release()
         self._handshake = None
 
     def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
@@ -733,19 +521,6 @@ class Connection:
         self.throttle.release()
         self.broker.chores.begin(chain(*chores, self.broker.delete_exclusive_queues(self)), on_done)
 
-
-_LISTENING: Final = frozenset(
-    {
-        ConnectionState.AWAIT_HEADER,
-        ConnectionState.AWAIT_START_OK,
-        ConnectionState.AWAIT_SECURE_OK,
-        ConnectionState.AWAIT_TUNE_OK,
-        ConnectionState.AWAIT_OPEN,
-        ConnectionState.OPEN,
-        ConnectionState.CLOSING,
-    }
-)
-"""The states in which frames are processed."""
 
 _ACK_PAYLOAD: Final = b"\x00\x3c\x00\x50" + bytes(9)
 

@@ -68,6 +68,29 @@ _CHANNEL_FIELDS: Final = tuple(each.name for each in fields(ChannelCounters))
 
 
 @dataclass(slots=True)
+class QueuePair:
+    """The counts of a channel with one queue; as in `ChannelCounters`."""
+
+    deliver: int = 0
+    deliver_no_ack: int = 0
+    get: int = 0
+    get_no_ack: int = 0
+    get_empty: int = 0
+    redeliver: int = 0
+    ack: int = 0
+
+
+@dataclass(slots=True)
+class ExchangePair:
+    """The counts of a channel with one exchange; as in `ChannelCounters`."""
+
+    publish: int = 0
+    confirm: int = 0
+    return_unroutable: int = 0
+    drop_unroutable: int = 0
+
+
+@dataclass(slots=True)
 class ExchangeCounters:
     """The counters of one exchange, for the clients of this node.
 

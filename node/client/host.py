@@ -1,4 +1,4 @@
-"""The protocol by which connections and channels use the broker, which they cannot import: it imports them."""
+"""The protocol by which channels use the broker, which they cannot import: it imports them."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,18 +20,18 @@ from node.queue.live_queue import Asked, LiveQueue
 from node.queue.metering import Meter
 from node.queue.run import Envelope
 from node.queue.storage import Storage
-from node.scheduling.chores import Chore, Chores
+from node.scheduling.chores import Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import Turn
 
 if TYPE_CHECKING:
+    from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
-    from node.client.connection import Connection
     from node.queue.queue import Queue
 
 
 class ClientHost(Protocol):
-    """The broker, as a connection and its channels use it.
+    """The broker, as channels and the output of connections use it; `ConnectionHost` adds what reading needs.
 
     Fields that are not explained here are as in `Broker`.
     """
@@ -53,7 +53,7 @@ class ClientHost(Protocol):
     now: float
     epoch_s: float
     wake: Callable[[], None]
-    in_flow: "dict[Connection, None]"
+    in_flow: "dict[BaseConnection, None]"
     closing: "dict[Channel, None]"
     channel_counts: Counter[str]
     reply_consumers: ReplyConsumers
@@ -66,32 +66,14 @@ class ClientHost(Protocol):
     def incarnation(self) -> int:
         """The incarnation of this node in its cluster; 0 without one."""
 
-    def register(self, connection: "Connection") -> tuple[int, str]:
-        """Add a new connection; return a number and an id that no other connection of this node ever has."""
-
-    def opened(self, connection: "Connection") -> None:
-        """Count a connection that has opened its vhost against limits."""
-
-    def forget(self, connection: "Connection") -> None:
-        """Forget a connection that is gone."""
-
-    def has_output(self, connection: "Connection") -> None:
+    def has_output(self, connection: "BaseConnection") -> None:
         """Flush the connection at the end of the turn."""
-
-    def connection_count(self, vhost: str | None, user: str | None) -> int:
-        """Return the number of open connections in the whole cluster, of a vhost or of a user."""
-
-    def channel_count(self, user: str) -> int:
-        """Return the number of a user's open channels in the whole cluster; for users with a limit of channels only."""
 
     def live_queue(self, vhost: str, name: str) -> LiveQueue:
         """Return the live queue; ProtocolError 404 if there is none, or none within reach (amqp-behaviour §9.1)."""
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:
         """Return the declaration of a queue, made here, with its home and its mirrors: see `Placement.placed`."""
-
-    def delete_exclusive_queues(self, connection: "Connection") -> Chore:
-        """Delete the queues that belonged to a connection which ends (amqp-behaviour §3.13)."""
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
         """Call back when all queues are gone that this broker has begun to delete by itself.

@@ -13,8 +13,8 @@ from node.catalogue.events import Event
 from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
+    from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
-    from node.client.connection import Connection
     from node.queue.consumer import Consumer
 
 
@@ -47,32 +47,32 @@ class Observer:
     Implementations must not raise and must not call back.
     """
 
-    def accepted(self, connection: "Connection") -> None:
+    def accepted(self, connection: "BaseConnection") -> None:
         """A client spoke AMQP for the first time."""
 
-    def handshake_failed(self, connection: "Connection", explanation: str) -> None:
+    def handshake_failed(self, connection: "BaseConnection", explanation: str) -> None:
         """A fault before connection.open ended the handshake; the client is left in silence."""
 
-    def handshake_timed_out(self, connection: "Connection") -> None:
+    def handshake_timed_out(self, connection: "BaseConnection") -> None:
         """The connection was not open in time."""
 
-    def login_tried(self, connection: "Connection", user: str, problem: str) -> None:
+    def login_tried(self, connection: "BaseConnection", user: str, problem: str) -> None:
         """A client tried to log in.   problem: why it could not; empty when it could."""
 
-    def login_refused(self, connection: "Connection", mechanism: str, reason: str) -> None:
+    def login_refused(self, connection: "BaseConnection", mechanism: str, reason: str) -> None:
         """A client could not log in."""
 
-    def named_by_client(self, connection: "Connection") -> None:
+    def named_by_client(self, connection: "BaseConnection") -> None:
         """The client gave its connection a name of its own."""
 
-    def opened(self, connection: "Connection") -> None:
+    def opened(self, connection: "BaseConnection") -> None:
         """connection.open succeeded."""
 
-    def secret_updated(self, connection: "Connection", reason: str) -> None:
+    def secret_updated(self, connection: "BaseConnection", reason: str) -> None:
         """connection.update-secret succeeded."""
 
     def connection_failed(
-        self, connection: "Connection", channel: int, error: ProtocolError, method: str
+        self, connection: "BaseConnection", channel: int, error: ProtocolError, method: str
     ) -> None:
         """A fault of the client, or a refusal, closes the connection. method: its name or ''."""
 
@@ -92,17 +92,17 @@ class Observer:
         """The catalogue changed, by a command of any node; the broker has followed."""
 
     def channel_failed(
-        self, connection: "Connection", channel: int, error: ProtocolError, method: str
+        self, connection: "BaseConnection", channel: int, error: ProtocolError, method: str
     ) -> None:
         """A fault of the client closes a channel. method: its name or ''."""
 
-    def consumer_timed_out(self, connection: "Connection", channel: int, consumer_tag: str) -> None:
+    def consumer_timed_out(self, connection: "BaseConnection", channel: int, consumer_tag: str) -> None:
         """A delivery stayed unacknowledged for too long."""
 
-    def heartbeats_missed(self, connection: "Connection") -> None:
+    def heartbeats_missed(self, connection: "BaseConnection") -> None:
         """Nothing came from the client for two heartbeat intervals."""
 
-    def closed(self, connection: "Connection", *, in_good_order: bool) -> None:
+    def closed(self, connection: "BaseConnection", *, in_good_order: bool) -> None:
         """The socket is gone. in_good_order: after a close handshake, or because we wanted it."""
 
     def alarm_set(self, node: str, resource: str) -> None:
@@ -131,6 +131,7 @@ class Observers(Observer):
     """Several observers, each of which is told of all events in turn."""
 
     def __init__(self, *observers: Observer) -> None:
+        # Set on the instance in place of a method for each event: all would be alike, and a new one could be forgotten.
         for name in _HOOKS:
             setattr(self, name, partial(_tell, [getattr(observer, name) for observer in observers]))
 

@@ -9,17 +9,16 @@ keeps no more than `PAIRS_MAX`, a channel no more than `CHANNEL_PAIRS_MAX`: pair
 counters only. Pairs of deleted queues and exchanges are removed at the next scrape. Source: a live RabbitMQ 3.10.8.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from node.client.confirms import Confirms, Spans
+from node.client.counters import ExchangePair, QueuePair
 from node.client.unacked import NOBODY
 from node.scheduling.timers import Timers
 
 if TYPE_CHECKING:
     from node.catalogue.catalogue import Catalogue
-    from node.client.channel import Channel
     from node.client.unacked import Delivery
     from node.queue.consumer import Consumer
     from node.queue.live_queue import LiveQueue
@@ -37,30 +36,14 @@ CHANNEL_PAIRS_MAX: Final = 5_000
 _FORGOTTEN_AT_ONCE: Final = 200
 _FORGETTING_PAUSE_S: Final = 0.05
 
-_Counts = TypeVar("_Counts", "QueuePair", "ExchangePair")
+_Counts = TypeVar("_Counts", QueuePair, ExchangePair)
 
 
-@dataclass(slots=True)
-class QueuePair:
-    """The counts of a channel with one queue; as in `ChannelCounters`."""
+class Counted(Protocol):
+    """A channel, as its pairs use it.   confirms: None unless it is in confirm mode."""
 
-    deliver: int = 0
-    deliver_no_ack: int = 0
-    get: int = 0
-    get_no_ack: int = 0
-    get_empty: int = 0
-    redeliver: int = 0
-    ack: int = 0
-
-
-@dataclass(slots=True)
-class ExchangePair:
-    """The counts of a channel with one exchange; as in `ChannelCounters`."""
-
-    publish: int = 0
-    confirm: int = 0
-    return_unroutable: int = 0
-    drop_unroutable: int = 0
+    confirms: Confirms | None
+    pairs: "ChannelPairs | None"
 
 
 class Pairs:
@@ -71,7 +54,7 @@ class Pairs:
         self.count = 0
         self._timers = timers
         self._asked_s = 0.0
-        self._counting: dict[Channel, None] = {}
+        self._counting: dict[Counted, None] = {}
 
     def ask(self, now: float) -> None:
         """Have channels count from now on, as a scrape wants the pairs."""
@@ -80,21 +63,21 @@ class Pairs:
             self.is_on = True
             self._timers.at(now + KEPT_S, self._review)
 
-    def of_new(self, channel: "Channel") -> "ChannelPairs | None":
+    def of_new(self, channel: Counted) -> "ChannelPairs | None":
         """Return the pairs of a new channel; None while channels do not count."""
         return ChannelPairs(self, channel) if self.is_on else None
 
-    def begin(self, channel: "Channel") -> "ChannelPairs":
+    def begin(self, channel: Counted) -> "ChannelPairs":
         """Return the pairs of a channel, which counts from now on."""
         if channel.pairs is None:
             channel.pairs = ChannelPairs(self, channel)
         return channel.pairs
 
-    def note(self, channel: "Channel") -> None:
+    def note(self, channel: Counted) -> None:
         """Note that a channel counts."""
         self._counting[channel] = None
 
-    def end(self, channel: "Channel") -> None:
+    def end(self, channel: Counted) -> None:
         """Note that a channel is closed, or counts no longer."""
         if channel.pairs is not None:
             self.count -= channel.pairs.count
@@ -118,50 +101,12 @@ class Pairs:
             self._timers.at(now + _FORGETTING_PAUSE_S, self._forget)
 
 
-class Spans:
-    """The exchanges that publishes with outstanding confirms went to.
-
-    There is one span for consecutive publishes to one exchange. Settled spans are removed, so there are never more
-    spans than outstanding publishes.
-    """
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._spans: list[tuple[int, int, ExchangePair]] = []  # last number, how many are open, whose
-
-    def __len__(self) -> int:
-        return len(self._spans)
-
-    def add(self, first: int, count: int, pair: ExchangePair) -> None:
-        """Note the exchange of the publishes from `first` on; their numbers follow all others."""
-        if self._spans and self._spans[-1][0] == first - 1 and self._spans[-1][2] is pair:
-            last, left, _ = self._spans[-1]
-            self._spans[-1] = last + count, left + count, pair
-        else:
-            self._starts.append(first)
-            self._spans.append((first + count - 1, count, pair))
-
-    def settle(self, first: int, last: int, *, is_confirmed: bool) -> None:
-        """Count the publishes from first to last, which were open, as confirmed or refused."""
-        at = max(0, bisect_right(self._starts, first) - 1)
-        while at < len(self._spans) and self._starts[at] <= last:
-            end, left, pair = self._spans[at]
-            count = max(0, min(end, last) + 1 - max(self._starts[at], first))
-            if is_confirmed:
-                pair.confirm += count
-            if left == count:
-                del self._spans[at], self._starts[at]
-            else:
-                self._spans[at] = end, left - count, pair
-                at += 1
-
-
 class ChannelPairs:
     """The pairs of one channel.   queues, exchanges: by name.   routed: messages by (queue, exchange)."""
 
     __slots__ = ("_channel", "_node", "_spans", "exchanges", "queues", "routed")
 
-    def __init__(self, node: Pairs, channel: "Channel") -> None:
+    def __init__(self, node: Pairs, channel: Counted) -> None:
         self._node = node
         self._channel = channel
         self._spans = Spans()
@@ -243,9 +188,9 @@ class ChannelPairs:
                 if pair is not None:
                     pair.ack += delivery.open
 
-    def prune(self, catalogue: "Catalogue") -> None:
-        """Forget the pairs of deleted queues and exchanges."""
-        vhost, before = self._channel.connection.vhost, self.count
+    def prune(self, catalogue: "Catalogue", vhost: str) -> None:
+        """Forget the pairs of deleted queues and exchanges of the channel's vhost."""
+        before = self.count
         names = self.queues.keys() | {queue for queue, _ in self.routed}
         queues = {name for name in names if catalogue.queue(vhost, name) is None}
         exchanges = {name for name in self.exchanges if name and catalogue.exchange(vhost, name) is None}

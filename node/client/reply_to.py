@@ -8,10 +8,9 @@ Source: amqp-behaviour §4.12.
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from node.client.channel import Channel
+from node.queue.run import Envelope
 
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 ENTROPY_BYTES: Final = 32
@@ -19,12 +18,19 @@ ENTROPY_BYTES: Final = 32
 _INCARNATION_BYTES: Final = 8
 
 
+class Requester(Protocol):
+    """A channel, as replies reach it."""
+
+    def deliver_reply(self, requester: "ReplyConsumer", envelope: Envelope, content: bytes) -> None:
+        """Send a direct reply to the client, or drop it."""
+
+
 class ReplyConsumer:
     """The one subscription to replies that a channel may have.   name: the reply-to of its requests."""
 
     __slots__ = ("channel", "name", "tag")
 
-    def __init__(self, tag: str, name: str, channel: "Channel") -> None:
+    def __init__(self, tag: str, name: str, channel: Requester) -> None:
         self.tag = tag
         self.name = name
         self.channel = channel
@@ -39,7 +45,7 @@ class ReplyConsumers:
     def __init__(self) -> None:
         self._by_name: dict[str, ReplyConsumer] = {}
 
-    def add(self, tag: str, channel: "Channel", entropy: bytes, incarnation: int) -> ReplyConsumer:
+    def add(self, tag: str, channel: Requester, entropy: bytes, incarnation: int) -> ReplyConsumer:
         """Make a reply consumer under a new name.
 
         entropy: `ENTROPY_BYTES` random bytes.   incarnation: of this node; 0 without a cluster.

@@ -17,8 +17,8 @@ from node.queue.run import Batch
 from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
+    from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
-    from node.client.connection import Connection
     from node.queue.live_queue import LiveQueue
 
 WIDE_COST: Final = 2000
@@ -61,7 +61,7 @@ class Spreading:
         if self.is_on:
             connection.stop_reading()
 
-    def _done(self, connection: "Connection") -> None:
+    def _done(self, connection: "BaseConnection") -> None:
         if not self._is_beginning:  # else the connection is reading already
             connection.read_on()
 

@@ -20,7 +20,7 @@ from node.queue.intake import Targets
 from node.queue.live_queue import Way
 
 if TYPE_CHECKING:
-    from node.client.connection import Connection
+    from node.client.base_connection import BaseConnection
 
 FLOW_SHOWN_S: Final = 5.0
 """For how many seconds flow is shown after it ended: it comes and goes too quickly to be seen otherwise."""
@@ -34,16 +34,14 @@ class Throttle:
     is_blocked: by an alarm; the client was told, if it wants to know.
     """
 
-    def __init__(self, connection: "Connection", reader: FrameReader) -> None:
-        self._connection: Connection | None = connection
+    def __init__(self, connection: "BaseConnection", reader: FrameReader) -> None:
+        self._connection: BaseConnection | None = connection
         """None once it closes."""
         self._broker = connection.broker
         self._reader = reader  # watches contents while an alarm is on
         self._flow_ended_s: float | None = None
         self._waits_for_peer = False
         self.is_blocked = False
-        if self._broker.alarms.is_on:
-            self.alarm_began()
 
     @property
     def holds(self) -> bool:

@@ -19,8 +19,8 @@ from node.queue.pending_publish import PendingPublish
 from node.queue.run import Batch
 
 if TYPE_CHECKING:
+    from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
-    from node.client.connection import Connection
 
 
 HELD_MAX_BYTES: Final = 512 * 1024 * 1024
@@ -42,7 +42,7 @@ class Transaction:
     publish_count, settled_count: messages that are to be published, and deliveries that are to be settled.
     """
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "BaseConnection") -> None:
         self._connection = connection
         self._held_bytes = 0
         self.publish_count = self.settled_count = 0

@@ -65,15 +65,6 @@ def forget_offline(data_dir: str, own_name: str, node: str) -> None:
     _rewrite(data_dir, own_name, change)
 
 
-def force_new_quorum(data_dir: str, own_name: str) -> None:
-    """Make this node the only voter. The others stay members, with their queues, and vote again once they have joined
-    it.
-
-    Raises: OfflineError; DataDirectoryError when a node runs on the directory.
-    """
-    _rewrite(data_dir, own_name, lambda copy: frozenset({own_name}))
-
-
 def read_catalogue(data_dir: str) -> Catalogue | None:
     """Return the metadata as far as a node has them on disk; None for a node that keeps none there.
 

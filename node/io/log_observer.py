@@ -5,7 +5,7 @@ from typing import Final
 
 from node.amqp.errors import ProtocolError
 from node.catalogue.records import QueueRecord
-from node.client.connection import Connection
+from node.client.base_connection import BaseConnection
 from node.client.observer import MirrorEvent, Observer
 from node.io.mirroring_events import MirroringEvents
 from node.log import phrases
@@ -29,7 +29,7 @@ class LogObserver(Observer):
         self._strangers_since = 0.0
         self._strangers_lines = 0
 
-    def handshake_failed(self, connection: Connection, explanation: str) -> None:
+    def handshake_failed(self, connection: BaseConnection, explanation: str) -> None:
         """Log an error in the AMQP handshake of a connection."""
         self._error(
             connection,
@@ -38,28 +38,28 @@ class LogObserver(Observer):
             ),
         )
 
-    def handshake_timed_out(self, connection: Connection) -> None:
+    def handshake_timed_out(self, connection: BaseConnection) -> None:
         """Log that a connection did not finish its AMQP handshake in time."""
         self._error(
             connection,
             phrases.handshake_timeout(_tag(connection), connection.name, connection.state.name.lower()),
         )
 
-    def login_refused(self, connection: Connection, mechanism: str, reason: str) -> None:
+    def login_refused(self, connection: BaseConnection, mechanism: str, reason: str) -> None:
         """Log that a login was refused, and why."""
         refusal = phrases.login_refused(mechanism, reason)
         self._error(connection, phrases.login_error(_tag(connection), connection.name, refusal))
 
-    def accepted(self, connection: Connection) -> None:
+    def accepted(self, connection: BaseConnection) -> None:
         """Log that a connection was accepted."""
         self._info(connection, phrases.accepting(_tag(connection), connection.name))
 
-    def named_by_client(self, connection: Connection) -> None:
+    def named_by_client(self, connection: BaseConnection) -> None:
         """Log the name that the client gave its connection."""
         name = connection.client_name or ""
         self._info(connection, phrases.client_provided_name(_tag(connection), connection.name, name))
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: BaseConnection) -> None:
         """Log that a client has logged in and opened a vhost."""
         self._info(
             connection,
@@ -68,7 +68,7 @@ class LogObserver(Observer):
             ),
         )
 
-    def secret_updated(self, connection: Connection, reason: str) -> None:
+    def secret_updated(self, connection: BaseConnection, reason: str) -> None:
         """Log that a client has replaced its secret."""
         self._info(
             connection,
@@ -76,7 +76,7 @@ class LogObserver(Observer):
         )
 
     def connection_failed(
-        self, connection: Connection, channel: int, error: ProtocolError, method: str
+        self, connection: BaseConnection, channel: int, error: ProtocolError, method: str
     ) -> None:
         """Log the error that ends a connection, or that refused its vhost."""
         if not connection.vhost:
@@ -102,7 +102,9 @@ class LogObserver(Observer):
             ),
         )
 
-    def channel_failed(self, connection: Connection, channel: int, error: ProtocolError, method: str) -> None:
+    def channel_failed(
+        self, connection: BaseConnection, channel: int, error: ProtocolError, method: str
+    ) -> None:
         """Log the error that ends a channel."""
         process_logger("channel", connection.number).error(
             phrases.channel_exception(
@@ -117,14 +119,14 @@ class LogObserver(Observer):
             )
         )
 
-    def consumer_timed_out(self, connection: Connection, channel: int, consumer_tag: str) -> None:
+    def consumer_timed_out(self, connection: BaseConnection, channel: int, consumer_tag: str) -> None:
         """Log that a consumer did not acknowledge a delivery in time."""
         timeout_ms = connection.broker.settings.consumer_timeout_ms or 0
         process_logger("channel", connection.number).warning(
             phrases.consumer_timeout(consumer_tag, channel, timeout_ms)
         )
 
-    def heartbeats_missed(self, connection: Connection) -> None:
+    def heartbeats_missed(self, connection: BaseConnection) -> None:
         """Log that a connection ends for want of heartbeats."""
         self._error(
             connection,
@@ -133,7 +135,7 @@ class LogObserver(Observer):
             ),
         )
 
-    def closed(self, connection: Connection, *, in_good_order: bool) -> None:
+    def closed(self, connection: BaseConnection, *, in_good_order: bool) -> None:
         """Log the end of a connection: as information if it was closed by the protocol, else as a warning."""
         who = _tag(connection), connection.full_name, connection.vhost or None, connection.user_name or None
         if in_good_order:
@@ -180,13 +182,13 @@ class LogObserver(Observer):
             f"Message dropped. Dead-letter queues cycle detected: '{name}', routing keys: {keys}"
         )
 
-    def _info(self, connection: Connection, text: str) -> None:
+    def _info(self, connection: BaseConnection, text: str) -> None:
         self._log(connection, logging.INFO, text)
 
-    def _error(self, connection: Connection, text: str) -> None:
+    def _error(self, connection: BaseConnection, text: str) -> None:
         self._log(connection, logging.ERROR, text)
 
-    def _log(self, connection: Connection, level: int, text: str) -> None:
+    def _log(self, connection: BaseConnection, level: int, text: str) -> None:
         if connection.vhost or self._may_tell_of_strangers(connection.broker.now):
             process_logger("connection", connection.number).log(level, text)
 
@@ -204,5 +206,5 @@ class LogObserver(Observer):
         return self._strangers_lines <= STRANGERS_LINES_MAX
 
 
-def _tag(connection: Connection) -> str:
+def _tag(connection: BaseConnection) -> str:
     return process_tag(connection.number)

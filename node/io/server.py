@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from node.broker.broker import Broker
-from node.client.connection import Connection
+from node.client.base_connection import BaseConnection
 from node.config.config import Config
 from node.config.values import Address
 from node.io.client_socket import ClientSocket
@@ -61,7 +61,7 @@ class Server:
         self._on_refused = on_refused
         self._on_held = on_held
         self._client_sockets: dict[ClientSocket, None] = {}
-        self._by_connection: dict[Connection, ClientSocket] = {}
+        self._by_connection: dict[BaseConnection, ClientSocket] = {}
         self._servers: list[asyncio.Server] = []
         self._handshakes: set[TlsHandshake] = set()
         self._listeners: list[Listener] = []
@@ -161,11 +161,11 @@ class Server:
         network = self.config.network
         return network.proxy_protocol and is_trusted(host, network.proxy_protocol_sources)
 
-    def adopt(self, connection: Connection, client_socket: ClientSocket) -> None:
+    def adopt(self, connection: BaseConnection, client_socket: ClientSocket) -> None:
         """Note the connection of a client socket."""
         self._by_connection[connection] = client_socket
 
-    def forget(self, client_socket: ClientSocket, connection: Connection | None) -> None:
+    def forget(self, client_socket: ClientSocket, connection: BaseConnection | None) -> None:
         """Remove a client socket that has ended."""
         del self._client_sockets[client_socket]
         if connection is not None:
@@ -190,9 +190,13 @@ class Server:
     def _run_turn(self) -> None:
         self.turn += 1
         self._is_turn_coming = True  # work that comes up during the turn is part of it, or of the next one
-        dirty: deque[Connection] = deque()
+        dirty: deque[BaseConnection] = deque()
         began = self.clock()
         try:
+            if self.broker.turns.has_work:  # answers do not wait for the work of those that are in line
+                dirty.extend(self.broker.take_dirty())
+                while dirty:
+                    self._by_connection[dirty.popleft()].flush()
             dirty.extend(self.broker.turn(began))
             while dirty:
                 self._by_connection[dirty.popleft()].flush()

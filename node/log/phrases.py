@@ -24,12 +24,6 @@ _UNKNOWN_METHOD: Final = "none"
 # ---- connection ----
 
 
-def connection_name(peer: str, local: str, client_provided: str | None = None) -> str:
-    """Return the name of a connection in other messages; `peer` and `local` are `IP:PORT` (amqp-behaviour §1.10)."""
-    name = f"{peer} -> {local}"
-    return name if client_provided is None else f"{name} - {client_provided}"
-
-
 def accepting(pid: str, name: str) -> str:
     """A client sent its first bytes. info, connection; debug when it closed without any (a health check)."""
     return f"accepting AMQP connection {pid} ({escape(name)})"
@@ -70,18 +64,6 @@ def missed_heartbeats(pid: str, name: str, heartbeat_s: int) -> str:
     return f"{closing(pid, name)}:\nmissed heartbeats from client, timeout: {heartbeat_s}s"
 
 
-def tuning_failed(pid: str, name: str, explanation: str) -> str:
-    """tune-ok asked for more, or less, than is allowed. error, connection."""
-    return f"{closing(pid, name)}:\nfailed to negotiate connection parameters: {escape(explanation)}"
-
-
-def negotiated_value(field: str, client: int, limit: int) -> str:
-    """Return the explanation for `tuning_failed`. `field`: frame_max or channel_max; `limit`: the one broken."""
-    relation, kind = ("lower", "minimum") if 0 < client < limit else ("higher", "maximum")
-    detail = " (no limit)" if field == "channel_max" and client == 0 else ""
-    return f"negotiated {field} = {client}{detail} is {relation} than the {kind} allowed value ({limit})"
-
-
 def handshake_timeout(pid: str, name: str, state: str) -> str:
     """The handshake took longer than `handshake_timeout`. error, connection. `state`: the state that it reached."""
     return f"{closing(pid, name)}:\n{{handshake_timeout,{state}}}"
@@ -92,11 +74,6 @@ def handshake_error(pid: str, name: str, state: str, explanation: str) -> str:
     return f"{closing(pid, name)}:\n{{handshake_error,{state},0,{escape(explanation)}}}"
 
 
-def bad_header(pid: str, name: str, header: bytes) -> str:
-    """The first eight bytes were no protocol header that we know. error, connection."""
-    return f"{closing(pid, name)}:\n{{bad_header,<<{','.join(map(str, header))}>>}}"
-
-
 def socket_error(pid: str, reason: str) -> str:
     """A TLS or socket error before AMQP began, or a bad PROXY header. error, connection."""
     return f"Error on AMQP connection {pid}: {escape(reason)}"
@@ -105,16 +82,6 @@ def socket_error(pid: str, reason: str) -> str:
 def login_refused(mechanism: str, reason: str) -> str:
     """Return why a login is refused, for `login_error`; the client never sees it (amqp-behaviour §1.3)."""
     return f"{mechanism} login refused: {reason}"
-
-
-def invalid_credentials(user: str) -> str:
-    """Return the reason for `login_refused` that the user is unknown or the password wrong."""
-    return f"user '{user}' - invalid credentials"
-
-
-def loopback_only(user: str) -> str:
-    """Return the reason for `login_refused` that the user is in `loopback_users` and came from elsewhere."""
-    return f"user '{user}' can only connect via localhost"
 
 
 def login_error(pid: str, name: str, explanation: str) -> str:
@@ -146,16 +113,6 @@ def connection_exception(
         f"Error on AMQP connection {pid} ({_who(name, vhost, user)}, state: {state}), channel {channel}:\n"
         f' operation {method} caused a connection exception {code.name.lower()}: "{escape(explanation)}"'
     )
-
-
-def forced_close(pid: str, name: str, vhost: str, user: str, state: str, reason: str) -> str:
-    """The broker closed the connection with 320: it stops, or an operator asked. error, connection."""
-    return connection_exception(pid, name, vhost, user, state, 0, ReplyCode.CONNECTION_FORCED, reason)
-
-
-def closing_by_admin(pid: str, reason: str) -> str:
-    """An operator closed a connection. info, default."""
-    return f'Closing connection {pid} because "{escape(reason)}"'
 
 
 # ---- channel ----

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from node.broker.broker import Broker
 from node.client.channel import Channel
-from node.client.pairs import ExchangePair, QueuePair
+from node.client.counters import ExchangePair, QueuePair
 from node.management import metric_families as families
 from node.management.exposition import Exposition, labelled
 from node.statistics.channels import channel_name
@@ -41,7 +41,7 @@ class PairMetrics:
     def note(self, channel: Channel) -> Iterator[None]:
         """Add the rows of a channel, and have it count its pairs from now on; yields after each pair."""
         pairs = self._broker.pairs.begin(channel)
-        pairs.prune(self._broker.catalogue)
+        pairs.prune(self._broker.catalogue, channel.connection.vhost)
         name, vhost = channel_name(channel), channel.connection.vhost
         for exchange, of_exchange in list(pairs.exchanges.items()) if self._exchanges else ():
             labels = labelled({"channel": name, "vhost": vhost, "exchange": exchange})

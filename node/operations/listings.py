@@ -47,7 +47,7 @@ LISTINGS: Final = Table(
         Operation(
             "list_feature_flags",
             "columns*",
-            "Lists feature flags: all that this version knows are on",
+            "Lists feature flags; all flags of this version are enabled",
             "Listing feature flags ...",
             tools=BOTH,
             section=_FLAGS,
@@ -55,14 +55,14 @@ LISTINGS: Final = Table(
         Operation(
             "enable_feature_flag",
             "name",
-            "Sees to it that a feature flag is on",
+            "Enables a feature flag",
             usage="<all | feature_flag>",
             section=_FLAGS,
         ),
         Operation(
             "list_node_auth_attempt_stats",
             "--by-source",
-            "Lists how often clients have tried to log in",
+            "Lists counts of login attempts",
             'Listing authentication\n attempts for node "{node}" ...',
             tools=BOTH,
         ),
@@ -95,7 +95,7 @@ LISTINGS: Final = Table(
         Operation(
             "close_connection",
             "pid reason",
-            "Closes the connection with a pid of list_connections",
+            "Closes the connection that list_connections shows with this pid",
             "Closing connection {pid}, reason: {reason}...",
             "<connection pid> <explanation>",
             section=_OPERATIONS,

@@ -36,7 +36,7 @@ QUEUES: Final = Table(
         Operation(
             "list_rings",
             "--vhost?",
-            "Lists mirrored queues: the nodes with a copy, in the order of the ring, and how far the copies are",
+            "Lists mirrored queues: their copies in the order of the ring, and how far each is synchronised",
             "Listing rings of mirrored queues for vhost {vhost} ...",
             "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
             tools=BOTH,

@@ -35,7 +35,7 @@ RUNTIME: Final = Table(
         Operation(
             "discover_peers",
             "",
-            "Lists nodes that the configuration names to form a cluster with",
+            "Lists the nodes that the configuration names as members of the cluster",
             "Discovering peers nodes ...",
             tools=DIAGNOSTICS,
             section=_MONITORING,
@@ -50,7 +50,7 @@ RUNTIME: Final = Table(
         Operation(
             "force_gc",
             "",
-            "Has the node look for memory that it can free",
+            "Makes the node free memory that it no longer needs",
             "Will ask all processes on node {node} to schedule a full sweep GC",
             "[--timeout <timeout>]",
             section=_OPERATIONS,
@@ -77,7 +77,7 @@ RUNTIME: Final = Table(
         Operation(
             "os_env",
             "",
-            "Lists environment variables of the node that mean something to it",
+            "Lists the environment variables that configure the node",
             "Listing RabbitMQ-specific environment variables defined on node {node}...",
             tools=DIAGNOSTICS,
         ),
@@ -93,7 +93,7 @@ RUNTIME: Final = Table(
         Operation(
             "reset_node_auth_attempt_metrics",
             "",
-            "Resets the counts of attempts to log in",
+            "Resets the counts of login attempts",
             "Reset auth attempt metrics on node {node} ...",
             tools=DIAGNOSTICS,
         ),
@@ -107,20 +107,20 @@ RUNTIME: Final = Table(
         Operation(
             "set_disk_free_limit",
             "--relative?:any --absolute-bytes?:number",
-            "Sets how much disk space must be free until the node restarts",
+            "Sets the limit of free disk space; it holds until the node restarts",
             usage="<disk_limit> | mem_relative <fraction>",
         ),
         Operation(
             "set_log_level",
             "level",
-            "Sets the level of the log until the node restarts",
+            "Sets the log level; it holds until the node restarts",
             'Setting log level to "{level}" ...',
             "<log_level>",
         ),
         Operation(
             "set_vm_memory_high_watermark",
             "--relative?:any --absolute-bytes?:number",
-            "Sets how much memory the node may use until it restarts",
+            "Sets the limit of used memory; it holds until the node restarts",
             usage="<fraction> | absolute <value>",
         ),
         Operation("tls"),

@@ -22,7 +22,7 @@ USERS: Final = Table(
         Operation(
             "authenticate_user",
             "user password",
-            "Tells by its exit code whether a user may log in with a password",
+            "Checks a user's password; the exit code is the result",
             'Authenticating user "{user}" ...',
             "<username> <password>",
             refusals={"refused": Refusal(EX_DATAERR, _NOT_IN)},
@@ -40,13 +40,13 @@ USERS: Final = Table(
         Operation(
             "clear_password",
             "user",
-            "Clears a user's password: no password will do",
+            "Clears a user's password: the user can then not log in with a password",
             'Clearing password for user "{user}" ...',
         ),
         Operation(
             "clear_user_limits",
             "user limit",
-            "Clears a limit of a user, or all",
+            "Clears one limit of a user, or all of them",
             'Clearing "{limit}" limit for user "{user}" ...',
             "<username> <limit_type> | all",
         ),
@@ -54,7 +54,7 @@ USERS: Final = Table(
         Operation(
             "list_user_limits",
             "--user?",
-            "Lists limits of a user, or of all",
+            "Lists the limits of a user, or of all users",
             usage="[--user <username>] [--global]",
             tools=BOTH,
         ),

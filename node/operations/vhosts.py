@@ -45,13 +45,13 @@ VHOSTS: Final = Table(
         Operation(
             "delete_vhost",
             "vhost",
-            "Deletes a virtual host, and all that is in it",
+            "Deletes a virtual host and everything in it",
             'Deleting vhost "{vhost}" ...',
         ),
         Operation(
             "list_vhost_limits",
             "--vhost?",
-            "Lists limits of a virtual host, or of all",
+            "Lists the limits of a virtual host, or of all virtual hosts",
             usage="[--vhost <vhost>] [--global] [--no-table-headers]",
             tools=BOTH,
         ),
@@ -66,7 +66,7 @@ VHOSTS: Final = Table(
         Operation(
             "restart_vhost",
             "--vhost=/",
-            "Does nothing where a virtual host cannot fail alone",
+            "Does nothing: here a virtual host does not fail while its node runs",
             "Trying to restart vhost '{vhost}' on node '{node}' ...",
             refusals={"no_such_vhost": Refusal(EX_SOFTWARE, _NOT_STARTED)},
         ),
@@ -87,7 +87,7 @@ VHOSTS: Final = Table(
         Operation(
             "trace_off",
             "--vhost=/",
-            "Stops the tracing that trace_on has begun",
+            "Stops the tracing of a virtual host",
             'Stopping tracing for vhost "{vhost}" ...',
             calls="set_tracing",
             given={"is_on": False},

@@ -21,7 +21,7 @@ from node.config.config import Config
 from node.io.log_lines import LogLines
 from node.io.loop_lag import Longest
 from node.io.mirroring_events import MirroringEvents
-from node.io.turns import taken
+from node.io.turns import next_slice, taken
 from node.management.node_facts import LOOP_LAG_US, measure
 from node.management.site import SiteNode
 from node.process import status
@@ -144,7 +144,7 @@ class Management:
         while True:
             await asyncio.sleep(next_s - time.monotonic())
             for _ in statistics.sample(time.monotonic(), time.time_ns() // 1_000_000):
-                await asyncio.sleep(0)
+                await next_slice()
             next_s = max(next_s + interval_s, time.monotonic() + interval_s / 2)
 
     def _sampled(self, task: "asyncio.Task[None]") -> None:

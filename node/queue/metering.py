@@ -1,9 +1,10 @@
 """CPU time that each queue takes on this node, and further counts of queues that only telemetry needs.
 
-A broker without a `Meter` has none of it: its queues are plain `Queue`s. One with a meter makes `MeteredQueue`s, which
-read a clock before and after some of the runs, delivery turns and settled runs (a sample);
-`cluster.mirror.metered_replica` does so around what a copy does. Both write into the *account* of the queue, which
-stays while masters come and go.
+A broker without a `Meter` has none of it: `Broker.make_queue` makes plain `Queue`s then, whose paths ask for no meter.
+With one it makes `MeteredQueue`s: a subclass that overrides what is to be timed or counted, calls the method of `Queue`
+and adds to the account. It reads a clock before and after some of the runs, delivery turns and settled runs (a
+sample); `cluster.mirror.metered_replica` does so around what a copy does. Both write into the *account* of the queue,
+which stays while masters come and go.
 
 Parsing what clients send, writing to sockets and the disk's thread count for no queue.
 Source: spark §2.3 (cpu_us_total).

@@ -17,9 +17,9 @@ content_bytes: of each content, when all are equally long; `_MIXED_LENGTHS`: an 
 Source: docs/internals/disk.md, "Operations".
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import sub
@@ -447,85 +447,3 @@ def _need(data: bytes, size: int) -> None:
 def _need_exactly(data: bytes, size: int) -> None:
     if len(data) != size:
         raise CorruptRecord("it has another length than it says")
-
-
-# --- their result ---
-
-
-class Image:
-    """The messages of a queue that result from its operations.
-
-    An operation may come again: an Enqueue of messages that were here already, removed or not, changes nothing,
-    nor does a Remove or Delivered of unknown ones.
-
-    entries: what is in the queue, by rising number. Never changed in place.
-    """
-
-    __slots__ = ("_known", "_starts", "entries")
-
-    def __init__(self, operations: Iterable[Operation] = ()) -> None:
-        self.entries: list[Enqueue] = []
-        self._starts: list[int] = []  # the first number of each
-        self._known: list[int] = []  # bounds of the ranges of numbers that were ever here, rising
-        for operation in operations:
-            self.apply(operation)
-
-    def __len__(self) -> int:
-        return sum(entry.count for entry in self.entries)
-
-    @property
-    def body_bytes(self) -> int:
-        """The number of bytes of all bodies."""
-        return sum(entry.body_bytes for entry in self.entries)
-
-    @property
-    def next_seq(self) -> int:
-        """The number above that of every message that was ever here; 0 if there was none."""
-        return self._known[-1] if self._known else 0
-
-    def apply(self, operation: Operation) -> None:
-        """Apply an operation."""
-        if isinstance(operation, Enqueue):
-            self._enqueue(operation)
-            return
-        for seqs in operation.ranges:
-            first, stop = self._index(seqs.start), self._index(seqs.stop)
-            if isinstance(operation, Remove):
-                del self.entries[first:stop]
-                del self._starts[first:stop]
-            else:
-                for index in range(first, stop):
-                    self.entries[index] = replace(self.entries[index], deliveries=operation.count)
-
-    def _enqueue(self, entry: Enqueue) -> None:
-        first = entry.first_seq
-        for seqs in _missing(self._known, entry.seqs):
-            piece = entry if len(seqs) == entry.count else entry[seqs.start - first : seqs.stop - first]
-            index = bisect_left(self._starts, seqs.start)
-            self.entries.insert(index, piece)
-            self._starts.insert(index, seqs.start)
-        _add(self._known, entry.seqs)
-
-    def _index(self, seq: int) -> int:
-        """Return the index of the first entry from a number on; an entry with the number inside is cut there."""
-        index = bisect_left(self._starts, seq)
-        if index:
-            before = self.entries[index - 1]
-            cut = seq - before.first_seq
-            if cut < before.count:
-                self.entries[index - 1 : index] = [before[:cut], before[cut:]]
-                self._starts.insert(index, seq)
-        return index
-
-
-def _add(bounds: list[int], seqs: range) -> None:
-    """Add numbers to a set of them.   bounds: where ranges of numbers begin and end, in turn."""
-    low, high = bisect_left(bounds, seqs.start), bisect_right(bounds, seqs.stop)
-    bounds[low:high] = [seqs.start] * (low % 2 == 0) + [seqs.stop] * (high % 2 == 0)
-
-
-def _missing(bounds: Sequence[int], seqs: range) -> list[range]:
-    """Return the ranges of the numbers that are not in a set.   bounds: as in `_add`."""
-    low, high = bisect_right(bounds, seqs.start), bisect_left(bounds, seqs.stop)
-    edges = [seqs.start] * (low % 2 == 0) + list(bounds[low:high]) + [seqs.stop] * (high % 2 == 0)
-    return [range(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]

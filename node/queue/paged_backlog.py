@@ -78,8 +78,8 @@ class PagedBacklog:
         "_redelivered_below",
         "_storage",
         "_taken_to",
-        "append",
         "is_paged",
+        "tail",
     )
 
     def __init__(
@@ -100,7 +100,7 @@ class PagedBacklog:
         self._q4 = Backlog()
         self._disk_count = self._disk_bytes = 0  # of q2, delta and q3
         self._is_lazy = False
-        self._find_where_to_append()
+        self._find_tail()
         self._taken_to = 0  # the highest number that ever left
         self._redelivered_below = 0
         self._asked = 0  # rises when a pending answer of the disk no longer counts
@@ -117,14 +117,15 @@ class PagedBacklog:
         self._begin_paging()
         if is_lazy and not self._is_asking:
             self._page_q4(self.memory_bytes, 0)
-        self._find_where_to_append()
+        self._find_tail()
 
-    def _find_where_to_append(self) -> None:
+    def _find_tail(self) -> None:
         is_paged = self._is_lazy or bool(self._q1.count or self._disk_count)
         self.is_paged = is_paged
         """True if there may be messages outside q4."""
-        self.append = self._q1.append if is_paged else self._q4.append
-        """Adds new messages at the tail, as `Backlog.append`. Bound here, as it is called for every run."""
+        self.tail = self._q1 if is_paged else self._q4
+        """The sub-queue at whose end new messages are appended. A queue appends there without another call, for each
+        run."""
 
     # --- figures ---
 
@@ -221,7 +222,7 @@ class PagedBacklog:
         for part in (self._q1, self._q2, self._delta, self._q3, self._q4):
             part.clear()
         self._disk_count = self._disk_bytes = 0
-        self._find_where_to_append()
+        self._find_tail()
         self._is_asking = False
         self._asked += 1  # answers to come are to something that is gone
 
@@ -291,7 +292,7 @@ class PagedBacklog:
             self._extend_delta(page)
             self._disk_count += page.count
             self._disk_bytes += page.body_bytes
-        self._find_where_to_append()
+        self._find_tail()
 
     @property
     def is_short(self) -> bool:
@@ -316,7 +317,7 @@ class PagedBacklog:
         """Move q1 behind q4, as nothing is on disk. Of a lazy queue only so much is moved as consumers need."""
         while self._q1.count and not (self._is_lazy and _memory_bytes(self._q4) >= AHEAD_BYTES):
             self._q4.add(self._q1.take(self._q1.count))
-        self._find_where_to_append()
+        self._find_tail()
 
     def _load(self) -> None:
         """Fetch contents of the first messages of q3."""
@@ -540,7 +541,7 @@ class PagedBacklog:
         self._note_deliveries(leaving)
         self._count_paged(leaving)
         self._to_front(list(leaving))
-        self._find_where_to_append()
+        self._find_tail()
 
     def _note_deliveries(self, runs: Iterable[Run]) -> None:
         # Messages that were taken here never leave memory, so these were delivered by the queue's former master.

@@ -97,9 +97,14 @@ class PriorityBacklog:
     def _cap(self, priority: int) -> int:
         return min(priority, self._max_priority)
 
+    @property
+    def tail(self) -> "PriorityBacklog":
+        """The backlog itself: each level has a tail of its own."""
+        return self
+
     def append(self, batch: Batch, first_seq: int, expiry: float = NEVER, is_indexed: bool = False) -> None:
         """Add new messages at the tail of their level; see `Run`."""
-        self._level(batch.envelope.priority).append(batch, first_seq, expiry, is_indexed)
+        self._level(batch.envelope.priority).tail.append(batch, first_seq, expiry, is_indexed)
 
     def take(self, limit: int) -> Run:
         """Remove and return up to `limit` messages at hand; fewer where they don't share a run."""

@@ -158,7 +158,7 @@ class Queue:
             if self.replicator is not None or (envelope.persistent and self.is_durable):
                 self._append(batch, NEVER)
             else:
-                self.backlog.append(batch, self.next_seq)
+                self.backlog.tail.append(batch, self.next_seq)
                 self.next_seq += len(batch.contents)
             if self.consumers.all or self._is_lazy:
                 self._host.touch(self)
@@ -172,9 +172,9 @@ class Queue:
             self.replicator.enqueued(batch, first_seq, expiry)
         if batch.envelope.persistent and self.is_durable:
             self.storage.keep(batch, first_seq, expiry)
-            self.backlog.append(batch, first_seq, expiry, is_indexed=True)
+            self.backlog.tail.append(batch, first_seq, expiry, is_indexed=True)
         else:
-            self.backlog.append(batch, first_seq, expiry)
+            self.backlog.tail.append(batch, first_seq, expiry)
 
     def _enqueue_by_rules(self, batch: Batch, now: float) -> list[int]:
         """Enqueue by §5.1: refuse, hand to a waiting consumer, enqueue, drop for length, drop expired ones."""

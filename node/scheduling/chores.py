@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-CHORES_S: Final = 0.004
+CHORES_S: Final = 0.001
 """The seconds that chores work in one turn, all together; the clock is looked at after each piece."""
 
 Chore = Iterator[None]

@@ -12,7 +12,8 @@ A share is looked at between messages, so it is exceeded by one message at most.
 together have worked for `TURN_S`: a hundred clients may wake the node at once.
 
 There are two lines. Input is *short* if it is at most `SHORT_BYTES` and its connection was not stopped `HEAVY_STOPS`
-times in a row; short input goes first, however many others wait. New input waits while its line is not empty.
+times in a row. The short line works at the beginning of a turn, however many others wait. The long line works at its
+end, when all others have their answers. New input waits while its line is not empty.
 """
 
 from collections import deque
@@ -27,7 +28,13 @@ SHARE_S: Final = 0.002
 """The longest time in seconds for which one connection works at once on its client's bytes."""
 
 TURN_S: Final = 0.010
-"""The longest time in seconds for which all connections together work in a turn; one of the long line always works."""
+"""The longest time in seconds for which all connections together work in a turn, those of the long line left out."""
+
+LONG_S: Final = 0.001
+"""The time in seconds after which no other connection of the long line works in a turn; one always does.
+
+Everybody else waits so long. It is half of `SHARE_S`: a share that was cut by its time is the only one of a turn.
+"""
 
 SHORT_BYTES: Final = 4096
 """More than a client sends that asks for one thing and waits for the answer."""
@@ -72,18 +79,20 @@ class Turn:
             self._wake()
         (self._short if is_short else self._long).append(share)
 
-    def let_go_on(self) -> None:
-        """Let connections in line work on, the short line first, as long as the turn has room."""
+    def serve_short(self) -> None:
+        """Let connections of the short line work on, as long as the turn has room."""
         while self._short and not self.is_full:
             self._short.popleft().go_on()
-        for _ in range(len(self._long)):
-            self._long.popleft().go_on()
-            if self.is_full:
-                break
         self.has_work = bool(self._short or self._long)
 
     def end(self) -> None:
-        """End this turn and begin the next one."""
+        """End this turn: let connections of the long line work, and begin the next one."""
+        self.taken_s = 0.0
+        for _ in range(len(self._long)):
+            self._long.popleft().go_on()
+            if self.taken_s >= LONG_S:
+                break
+        self.has_work = bool(self._short or self._long)
         self.number += 1
         self.taken_s = 0.0
 

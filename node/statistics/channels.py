@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from node.amqp.channel_state import ChannelState
+from node.client.base_connection import BaseConnection
 from node.client.channel import Channel
-from node.client.connection import Connection
 from node.statistics.connections import (
     GARBAGE_COLLECTION,
     REDUCTIONS,
@@ -31,7 +31,7 @@ def channel_id(channel: Channel) -> str:
     return f"{channel_name(channel)}\0{channel.connection.id}"
 
 
-def open_channels(connection: Connection) -> list[Channel]:
+def open_channels(connection: BaseConnection) -> list[Channel]:
     """Return the open channels of a connection, by number."""
     channels = [channel for channel in connection.channels.values() if channel.state is ChannelState.OPEN]
     channels.sort(key=lambda channel: channel.number)
@@ -48,7 +48,7 @@ def channel_rows(watches: Watches, query: Query) -> Iterator[Row]:
                 yield selection.row(channel_id(channel), channel)
 
 
-def connection_details(connection: Connection) -> dict[str, Any]:
+def connection_details(connection: BaseConnection) -> dict[str, Any]:
     """Return the facts of a channel's connection."""
     host, port = host_and_port(connection.peer.address)
     return {"name": connection.name, "peer_host": host, "peer_port": port}

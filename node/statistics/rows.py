@@ -1,7 +1,7 @@
 """Rows of statistics, and how one is made. Rows of one kind are made in the file of that name."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from node.catalogue.records import Json
 from node.statistics.query import Query
@@ -15,8 +15,6 @@ Row: TypeAlias = dict[str, Json]
 """One object as the HTTP API shows it, and under "id" its name among those of its kind, unique in the cluster."""
 
 Kind: TypeAlias = Literal["queues", "connections", "channels", "consumers", "exchanges", "vhosts"]
-
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 Part: TypeAlias = tuple[frozenset[str], Callable[[T, "Watches", Query, dict[str, Any]], None]]
 """Some keys, and the function that puts at least these into the row of an object."""

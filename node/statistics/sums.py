@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from node.statistics.rows import Row
+from node.catalogue.records import Json
 
 DETAILS: Final = "_details"
 KNOWN_SINCE: Final = "known_since"
@@ -25,7 +25,7 @@ _JOINED: Final = frozenset({"consumer_details", "incoming", "outgoing", "deliver
 """Lists that are put together."""
 
 
-def add_up(rows: Sequence[Row]) -> Row:
+def add_up(rows: Sequence[dict[str, Json]]) -> dict[str, Json]:
     """Add up the rows of several nodes: counters, rates and samples are added, of the rest the first one counts.
 
     Lists of the nodes' own parts (consumers, channels) are put together, and objects with a key for each node.

@@ -114,21 +114,6 @@ class QueueIndex:
     # --- figures ---
 
     @property
-    def unflushed_count(self) -> int:
-        """The number of kept messages that are not in segments yet."""
-        return self.unflushed.count
-
-    @property
-    def flushed_count(self) -> int:
-        """The number of messages in segments. Costs a little for each segment."""
-        return sum(segment.live for segment in self.segments.values())
-
-    @property
-    def segment_count(self) -> int:
-        """The number of segment files."""
-        return len(self.segments)
-
-    @property
     def alive(self) -> list[range]:
         """The numbers of the messages in segments, rising."""
         segments = sorted(self.segments.items())

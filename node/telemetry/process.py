@@ -37,7 +37,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def waited_for_cpu_us(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
-    """Return for how long any task of this process's cgroup, else of the host, has waited for a CPU, in us.
+    """Return the time in us for which any task of this process's cgroup, otherwise of the host, has waited for a CPU.
 
     It is the kernel's pressure stall information (`some` of `cpu.pressure`), which also counts the time in which a
     quota holds the cgroup. None where the kernel does not keep it.

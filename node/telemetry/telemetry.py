@@ -23,6 +23,7 @@ from node.client.observer import Observer
 from node.config.config import Config
 from node.io.disk import FileDisk
 from node.io.loop_lag import Longest, LoopLag
+from node.io.turns import next_slice
 from node.telemetry.clocks import Clocks
 from node.telemetry.events import EventObserver
 from node.telemetry.nodes import NodeRows
@@ -203,7 +204,7 @@ class Telemetry:
         """Write rows slice by slice, and let other tasks run between them."""
         for rows in slices:
             self._write(rows)
-            await asyncio.sleep(0)
+            await next_slice()
 
     # --- periodic tasks ---
 

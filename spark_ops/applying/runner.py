@@ -163,11 +163,11 @@ class Runner:
         if not self._is_begun and verb in ("abort", "interrupt"):
             self._refuse("nothing was begun: the operator stopped it")
         elif verb == "pause" and self.state is PlanState.RUNNING:
-            self._become(PlanState.PAUSED, "the operator said so", now)
+            self._become(PlanState.PAUSED, "paused by the operator", now)
         elif verb == "resume" and self.state is PlanState.PAUSED and self._is_begun:
             self._become(PlanState.RUNNING, None, now)
         elif verb == "abort":
-            self._close(PlanState.ABORTED, "the operator said so", now)
+            self._close(PlanState.ABORTED, "aborted by the operator", now)
         elif verb == "interrupt":
             self._close(PlanState.PAUSED, "interrupted", now)
 

@@ -10,12 +10,14 @@ from spark_ops.applying.states import EDGES, PlanState
 from spark_ops.cli import carrying_out as common
 from spark_ops.cli.errors import OpsError
 
-WHY = "the operator said so"
+WHY = "aborted by the operator"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
+    parser.add_argument(
+        "plan", metavar="PLAN_ID", help="the first digits of the plan's id, or the plan's file"
+    )
     common.add_place_argument(parser)
 
 
@@ -26,13 +28,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if is_busy(place.journal):
             order(place.control, "abort")
-            print("the process that carries it out was told to end it", file=sys.stderr)
+            print("the process that carries out the plan was told to abort it", file=sys.stderr)
             return 0
         journal = Journal(place.journal)
     except (OSError, JournalDamaged) as error:
         raise OpsError(f"{place.journal}: {error}") from None
     except JournalBusy:
-        raise OpsError("a process has just taken it up: try again") from None
+        raise OpsError("a process has just resumed this plan: try again") from None
     try:
         found = journal.past
         if PlanState.ABORTED not in EDGES[found.state]:

@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("plan", type=Path, help="the plan's file")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    parser.add_argument("--yes", action="store_true", help="do it without being asked")
-    parser.add_argument("--json", action="store_true", help="of a dry run or of the end, as JSON")
+    parser.add_argument("--yes", action="store_true", help="apply the plan without asking for approval")
+    parser.add_argument("--json", action="store_true", help="print the dry run, or the final state, as JSON")
     add_run_arguments(parser)
 
 
@@ -44,16 +44,22 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that `resume` shares."""
     parser.add_argument("--wave", type=int, metavar="N", help="only this wave")
     parser.add_argument(
-        "--rate", type=rate, default=RATE_DEFAULT, help=f"bytes a second to copy, 0: any ({RATE_DEFAULT})"
+        "--rate",
+        type=rate,
+        default=RATE_DEFAULT,
+        help=f"the most bytes to copy per second; 0: no limit (default: {RATE_DEFAULT})",
     )
     parser.add_argument(
         "--on-stale",
         choices=("skip", "stop"),
         default="stop",
-        help="when the cluster is not as a step expects: leave out that queue, or stop (default)",
+        help="when the cluster is not as a step expects: skip that queue, or stop (default: stop)",
     )
     parser.add_argument(
-        "--health", type=Path, metavar="FILE", help="a health document kept fresh: a falling score aborts"
+        "--health",
+        type=Path,
+        metavar="FILE",
+        help="a health document that another process keeps up to date: a falling score aborts the plan",
     )
     common.add_cluster_arguments(parser)
     common.add_place_argument(parser)
@@ -63,7 +69,7 @@ def rate(text: str) -> float:
     """Return bytes per second of `20MB/s`, `512k`, `1GiB`. Raises: argparse.ArgumentTypeError."""
     found = _RATE.fullmatch(text.strip())
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: 20MB/s is meant")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write 20MB/s, for example")
     return float(found[1]) * _UNITS[found[2].lower()]
 
 
@@ -79,7 +85,7 @@ def apply(plan: Plan, arguments: argparse.Namespace, data: bytes, *, is_resuming
     past = common.past(place)
     refuse_by_state(past, on_stale=arguments.on_stale)
     if arguments.health is not None and score(arguments.health) is None:
-        raise OpsError(f"{arguments.health} is no health document with a score")
+        raise OpsError(f"{arguments.health} is not a health document with a score")
     nodes = common.client(arguments, plan.came_from)
     current = check(plan, nodes, clock())
     waiting = [step for step in works(plan) if past.state_of(step.id) not in ENDED]
@@ -97,7 +103,7 @@ def apply(plan: Plan, arguments: argparse.Namespace, data: bytes, *, is_resuming
         keep(place.plan, data)
         journal = Journal(place.journal)
     except JournalBusy:
-        raise OpsError("another process of this machine carries it out already") from None
+        raise OpsError("another process on this machine is carrying out this plan") from None
     except (OSError, JournalDamaged) as error:
         raise OpsError(f"{place.journal}: {error}", EX_ENGINE) from None
     safe = {(row.vhost, row.queue) for row in current.queues if len(row.synced) > 1}
@@ -169,7 +175,7 @@ def show(plan: Plan, found: list[Outlook], *, is_json: bool) -> None:
         rows = [{"step": each.step.id, "outlook": each.what, "why": each.why} for each in found]
         print(json.dumps({"plan_id": plan.plan_id, "steps": rows}))
         return
-    words = {"do": "", "skip": "is so already", "stale": "STALE", "drop": "left out"}
+    words = {"do": "", "skip": "already so", "stale": "STALE", "drop": "left out"}
     wave = 0
     for each in found:
         if each.step.wave != wave:
@@ -191,9 +197,9 @@ def is_approved(plan: Plan, arguments: argparse.Namespace) -> bool:
     if arguments.yes:
         return True
     if not sys.stdin.isatty():
-        print("nothing was done: give --yes to do it", file=sys.stderr)
+        print("nothing was done: give --yes to apply the plan", file=sys.stderr)
         return False
-    print(f"Type {common.short(plan.plan_id)} to do it: ", end="", file=sys.stderr, flush=True)
+    print(f"Type {common.short(plan.plan_id)} to apply the plan: ", end="", file=sys.stderr, flush=True)
     typed = sys.stdin.readline().strip().lower()
     if typed != common.short(plan.plan_id):
         raise OpsError("that is not the plan's id: nothing was done")

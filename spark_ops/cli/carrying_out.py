@@ -35,7 +35,7 @@ def add_place_argument(parser: argparse.ArgumentParser) -> None:
         "--state",
         type=Path,
         metavar="DIR",
-        help="where journals are kept (SPARK_OPS_STATE; else ~/.local/state/spark-ops)",
+        help="the directory of journals (default: SPARK_OPS_STATE, else ~/.local/state/spark-ops)",
     )
 
 
@@ -45,10 +45,15 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         "--url",
         action="append",
         metavar="URL",
-        help=f"HTTP API of a node; more of them for when one does not answer (SPARK_OPS_URL; else {URL}). "
-        "Credentials: in it, in SPARK_OPS_USER and SPARK_OPS_PASSWORD, or in ~/.netrc",
+        help="the HTTP API of a node; repeat the option to name nodes to use if that one does not answer (default: "
+        f"SPARK_OPS_URL, else {URL}). Credentials come from the URL, from SPARK_OPS_USER and SPARK_OPS_PASSWORD, or "
+        "from ~/.netrc",
     )
-    parser.add_argument("--ca-file", metavar="FILE", help="authorities that signed the nodes' certificates")
+    parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="certificates of the authorities that signed the nodes' certificates",
+    )
 
 
 def directory(arguments: argparse.Namespace) -> Path:
@@ -81,7 +86,7 @@ def _trusted(came_from: str | None) -> str:
     if host in LOOPBACK:
         return came_from
     shown = "".join(each for each in came_from if each.isprintable())[:URL_SHOWN]
-    raise OpsError(f"this plan was made from {shown}: say --url {shown} if that is the right cluster")
+    raise OpsError(f"this plan was made from {shown}: give --url {shown} if that is the right cluster")
 
 
 def get(nodes: Client, path: str) -> Any:
@@ -90,7 +95,7 @@ def get(nodes: Client, path: str) -> Any:
     if isinstance(found, Silence):
         raise OpsError(f"the cluster does not answer: {found.why}", EX_ENGINE)
     if found.status == 404:
-        raise OpsError("this cluster's nodes know nothing of plans: upgrade them", EX_ENGINE)
+        raise OpsError("the nodes of this cluster do not support plans: upgrade them", EX_ENGINE)
     if found.status in (401, 403):
         raise OpsError(f"the cluster refuses: {found.reason}; a user with the tag administrator is needed")
     if found.status != 200:

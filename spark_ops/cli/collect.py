@@ -1,7 +1,7 @@
 """`spark-ops collect` runs beside one or several nodes and makes Parquet files of telemetry segments. No Spark.
 
-spark-ops collect /var/lib/fluffle/telemetry --out /srv/telemetry             goes on until it is stopped
-spark-ops collect n1/telemetry n2/telemetry --out recorded --once --keep      takes what is there
+spark-ops collect /var/lib/fluffle/telemetry --out /srv/telemetry             runs until it is stopped
+spark-ops collect n1/telemetry n2/telemetry --out recorded --once --keep      collects the existing files
 """
 
 import argparse
@@ -31,14 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="DIR",
-        help="telemetry.directory of a node, or of several",
+        help="the telemetry.directory of one or more nodes",
     )
-    parser.add_argument("--out", required=True, type=Path, metavar="ROOT", help="where the files go")
     parser.add_argument(
-        "--flush", default="60s", metavar="TIME", help="how often to look for closed segments (60s, 5m)"
+        "--out", required=True, type=Path, metavar="ROOT", help="the directory for the Parquet files"
     )
-    parser.add_argument("--keep", action="store_true", help="leave the segments where they are")
-    parser.add_argument("--once", action="store_true", help="collect the existing files, and end")
+    parser.add_argument(
+        "--flush", default="60s", metavar="TIME", help="how often to collect closed segments (default: 60s)"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the segments instead of removing them")
+    parser.add_argument("--once", action="store_true", help="collect the existing files, and exit")
     parser.add_argument("--json", action="store_true", help="print a line of JSON about each round")
 
 
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise OpsError("collect needs the Python package pyarrow: pip install 'fluffle[spark]'", EX_ENGINE)
     for directory in arguments.directories:
         if arguments.once and not directory.is_dir():
-            raise OpsError(f"{directory} is no directory: give the node's telemetry.directory")
+            raise OpsError(f"{directory} is not a directory: give the node's telemetry.directory")
     if arguments.once:
         _tell(_turn(arguments), arguments, is_always=True)
         return 0
@@ -100,7 +102,7 @@ def describe(error: OSError, root: Path) -> str:
     """Return an error as one line for the operator."""
     where = error.filename or root
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no room left for {where}: make some; no segment was removed that is not in its files"
+        return f"no space left for {where}: free some; all removed segments are in the Parquet files"
     return f"{where}: {error.strerror or error}"
 
 

@@ -20,15 +20,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of spark §5."""
     parser.add_argument("root", type=Path, metavar="ROOT", help="the output directory of `collect`")
     parser.add_argument(
-        "--older-than", default="20m", metavar="TIME", help="leave hours alone that ended later (20m)"
+        "--older-than",
+        default="20m",
+        metavar="TIME",
+        help="leave out hours that ended less than TIME ago (default: 20m)",
     )
     parser.add_argument(
-        "--grace", default="1h", metavar="TIME", help="how long readers may still use replaced files (1h)"
+        "--grace",
+        default="1h",
+        metavar="TIME",
+        help="how long to keep replaced files for jobs that read them (default: 1h)",
     )
     parser.add_argument(
-        "--keep-raw", metavar="TIME", help="remove raw rows that are older (3d, or 7d if there are few)"
+        "--keep-raw",
+        metavar="TIME",
+        help="remove raw rows older than TIME (default: 3d, or 7d if there are few)",
     )
-    parser.add_argument("--no-retention", action="store_true", help="remove nothing that is old")
+    parser.add_argument("--no-retention", action="store_true", help="remove no old files")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -72,9 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"{done.removed} replaced files removed"
     )
     for name in done.passed:
-        print(f"left as it is, it cannot be read or is of a newer version: {name}")
+        print(f"left unchanged, because it cannot be read or has a newer version: {name}")
     if removed is not None and (removed.hours or removed.files):
-        print(f"too old and removed: {removed.hours} hours, {removed.files} files of damaged lines")
+        print(f"removed because of their age: {removed.hours} hours, {removed.files} files of damaged lines")
     return 0
 
 

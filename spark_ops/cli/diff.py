@@ -14,9 +14,9 @@ from spark_ops.planning.diff import Change, Difference, difference
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("first", type=Path, metavar="PLAN")
-    parser.add_argument("second", type=Path, metavar="OTHER")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("first", type=Path, metavar="PLAN", help="the file of a plan")
+    parser.add_argument("second", type=Path, metavar="OTHER", help="the file of the other plan")
+    parser.add_argument("--json", action="store_true", help="print the differences as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -32,7 +32,7 @@ MEMORY_MIN_BYTES: Final = 3_000_000_000
 CLOCK_MIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """A clock that tells an earlier time was never set."""
 AHEAD_S: Final = 60.0
-"""A newest row that is more than so many seconds ahead is of a clock that differs from this machine's."""
+"""How far the newest row may be ahead of this machine's clock before the check warns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Check:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument(
-        "root", nargs="?", type=Path, metavar="ROOT", help="the directory that `collect` writes to"
+        "root", nargs="?", type=Path, metavar="ROOT", help="the output directory of `collect`"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print the checks as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -113,7 +113,7 @@ def _memory() -> Check:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     text = f"{total / 1e9:.1f} GB"
     if total < MEMORY_MIN_BYTES:
-        return Check("memory", "warn", f"{text}: Spark wants 3 GB")
+        return Check("memory", "warn", f"{text}: Spark needs 3 GB")
     return Check("memory", "ok", text)
 
 
@@ -145,14 +145,14 @@ def clock(now: datetime) -> Check:
     """Check that the clock was set."""
     text = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     if now < CLOCK_MIN:
-        return Check("clock", "missing", f"{text}: set it, hours of telemetry go by it")
+        return Check("clock", "missing", f"{text}: set it, because telemetry is stored by the hour")
     return Check("clock", "ok", text)
 
 
 def _root(root: Path) -> Iterator[Check]:
     """Check the telemetry below a root: whether it can be written, its hours, and the age of the newest row."""
     if not root.is_dir():
-        yield Check("telemetry", "missing", f"{root} is no directory")
+        yield Check("telemetry", "missing", f"{root} is not a directory")
         return
     yield room("telemetry", root)
     from spark_ops.telemetry.layout import existing_hours
@@ -165,10 +165,10 @@ def _root(root: Path) -> Iterator[Check]:
             text = f"{len(hours)} hours, {hours[0]:%Y-%m-%dT%H}Z to {hours[-1]:%Y-%m-%dT%H}Z"
             yield Check(f"rows: {kind}", "ok", text)
         elif kind in ("node", "queue", "topology"):
-            yield Check(f"rows: {kind}", "warn", "none: is `collect` at work?")
+            yield Check(f"rows: {kind}", "warn", "none: is `collect` running?")
     newest = max((last for facts in read_facts(root) for _, last in facts.boots.values()), default=None)
     if newest is not None:
         behind = time.time() - newest / 1000
         state: State = "warn" if behind < -AHEAD_S else "ok"
-        said = f"{-behind:.0f} s ahead of our clock" if behind < 0 else f"{behind:.0f} s old"
+        said = f"{-behind:.0f} s ahead of this machine's clock" if behind < 0 else f"{behind:.0f} s old"
         yield Check("newest row", state, said)

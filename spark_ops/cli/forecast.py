@@ -1,6 +1,6 @@
 """`spark-ops forecast` says when memory, disk and file descriptors of nodes reach their limits.
 
-Exit codes: 0, 2 a mistake of the call, 3 there is no telemetry of the node, 4 Spark.
+Exit codes: 0 done, 2 an invalid command line, 3 there is no telemetry of the node, 4 Spark.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from spark_ops.cli.judging import add_window, plain, read_settings, window_of
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of spark §5."""
     add_window(parser)
-    parser.add_argument("--node", metavar="NAME", help="of one node")
-    parser.add_argument("--to", choices=("memory", "disk", "fd"), help="of one resource")
-    parser.add_argument("--json", action="store_true", help="as in the health document")
+    parser.add_argument("--node", metavar="NAME", help="only forecasts of this node")
+    parser.add_argument("--to", choices=("memory", "disk", "fd"), help="only forecasts of this resource")
+    parser.add_argument("--json", action="store_true", help="print JSON, as in the health document")
 
 
 def run(arguments: argparse.Namespace) -> int:

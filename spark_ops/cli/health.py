@@ -1,6 +1,6 @@
 """`spark-ops health` says what is wrong with a cluster; with --follow, it prints changes as telemetry comes in.
 
-Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 a mistake of the call, 3 too little is known, 4 Spark.
+Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 an invalid command line, 3 too little is known, 4 Spark.
 """
 
 import argparse
@@ -25,18 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of spark §5."""
     add_window(parser)
     parser.add_argument("--json", action="store_true", help="print the health document")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page, too")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the health document, too")
-    parser.add_argument("--all", action="store_true", help="print all findings, not some of each kind")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="also write the health document")
+    parser.add_argument(
+        "--all", action="store_true", help="print all findings, not only the first of each kind"
+    )
     parser.add_argument(
         "--fail-on",
         choices=("warn", "crit"),
         default="warn",
-        help="from which severity on the exit code is 1 (warn)",
+        help="the lowest severity with which the exit code is 1 (default: warn)",
     )
-    parser.add_argument("--follow", action="store_true", help="continue, and report changes")
+    parser.add_argument("--follow", action="store_true", help="keep running, and report changes")
     parser.add_argument(
-        "--once", action="store_true", help="with --follow: judge the existing telemetry, and end"
+        "--once", action="store_true", help="with --follow: judge the existing telemetry, and exit"
+    )
+    parser.add_argument(
+        "--every", default="60s", metavar="TIME", help="with --follow: how often to judge (default: 60s)"
     )
     parser.add_argument(
         "--alerts",
@@ -45,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|URL",
         help="with --follow: append changes to a file or post them to a webhook, at least once; can be repeated",
     )
-    parser.add_argument("--every", default="60s", metavar="TIME", help="with --follow: how often (60s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -67,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise OpsError(f"--alerts: {error}") from error
     if arguments.follow and until != "now":
-        raise OpsError("--follow begins now: it takes no --until")
+        raise OpsError("--follow starts now: it takes no --until")
     from spark_ops.health.document import health_document
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty, judge_window
@@ -78,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=arguments.cluster)
         if arguments.follow and not window.cluster:
-            raise OpsError("there is no telemetry yet: begin when `collect` has written some", EX_UNKNOWN)
+            raise OpsError("there is no telemetry yet: try again when `collect` has written some", EX_UNKNOWN)
         files = files_of(root, window)
         if not files.rows and not arguments.follow:  # the answer is known before Spark has started
             document = health_document(judge_empty(window, settings, files), now)
@@ -96,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     _show(document, arguments)
     newest = window.newest_s
     if not document["coverage"]["seen"]:
-        hint = "" if newest is None else ": --until last judges the newest there is"
+        hint = "" if newest is None else ": give --until last to judge the newest telemetry"
         print(f"there is no telemetry in this window{hint}", file=sys.stderr)
     return exit_code(document, arguments.fail_on)
 

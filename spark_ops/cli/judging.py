@@ -20,16 +20,16 @@ MARKS: Final = {"crit": "CRITICAL", "warn": "WARNING ", "info": "info    "}
 def add_window(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the window and the thresholds."""
     parser.add_argument("root", type=Path, metavar="ROOT", help="the output directory of `collect`")
-    parser.add_argument("--window", default="6h", metavar="TIME", help="how far to look back (6h)")
+    parser.add_argument("--window", default="6h", metavar="TIME", help="how far to look back (default: 6h)")
     parser.add_argument(
         "--until",
         default="now",
         metavar="TIME",
-        help="where that ends: now, last (at the newest telemetry), or 2026-11-21T09:00:00Z",
+        help="the end of the window: now, last (the newest telemetry), or 2026-11-21T09:00:00Z (default: now)",
     )
-    parser.add_argument("--cluster", metavar="NAME", help="if ROOT has telemetry of several")
+    parser.add_argument("--cluster", metavar="NAME", help="the cluster, if ROOT has telemetry of several")
     parser.add_argument(
-        "--thresholds", type=Path, metavar="FILE", help="TOML with thresholds that differ from ours"
+        "--thresholds", type=Path, metavar="FILE", help="TOML file of thresholds that replace the defaults"
     )
 
 
@@ -68,7 +68,7 @@ def read_settings(path: Path | None) -> Settings:
 
 
 def exit_code(document: dict[str, Any], fail_on: str) -> int:
-    """Return 0 for nothing that matters, 1 for findings of `fail_on` or worse, 3 if too little is known."""
+    """Return 1 for findings of the severity `fail_on` or worse, 3 if too little is known, else 0."""
     if document["verdict"] == "unknown":
         return EX_UNKNOWN
     bad = {"crit"} if fail_on == "crit" else {"warn", "crit"}
@@ -88,7 +88,7 @@ def lines(document: dict[str, Any], *, is_all: bool = False) -> Iterator[str]:
     begin, end = document["window"]
     yield f"{begin} to {end}, {coverage['share']:.1%} of {coverage['expected']} rows seen"
     if document["verdict"] == "unknown":
-        yield "Too little was seen to call anything healthy; findings are of what was seen."
+        yield "Too little telemetry was seen for a verdict. The findings are from what was seen."
     shown: Counter[str] = Counter()
     advised: set[str] = set()
     kinds = Counter(finding["kind"] for finding in document["findings"])
@@ -140,7 +140,7 @@ def _unseen(coverage: dict[str, Any]) -> Iterator[str]:
         "rows came late": "late",
         "rows are of a newer version": "unknown_versions",
         "lines were torn": "torn_lines",
-        "suspicious queues were not looked at": "skipped_queues",
+        "suspicious queues were not examined": "skipped_queues",
     }
     told += [f"{coverage[key]} {what}" for what, key in counts.items() if coverage[key]]
     if told:

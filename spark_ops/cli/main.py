@@ -17,20 +17,20 @@ from spark_ops.cli.errors import OpsError
 COMMANDS: Final = {
     "collect": "turn the telemetry segments of a node into Parquet files",
     "compact": "merge small files and delete old ones",
-    "rollup": "sum up hours, so that later jobs read little",
+    "rollup": "summarise hours of telemetry, so that later jobs read less",
     "health": "report the problems of a cluster",
     "forecast": "forecast memory, disk and file descriptors",
-    "plan": "say which moves would help",
+    "plan": "find moves that balance a cluster, and write them as a plan",
     "show": "print a plan",
     "diff": "compare two plans",
-    "simulate": "play a plan through, also with a node that dies",
+    "simulate": "simulate a plan, also with nodes that die during it",
     "apply": "carry out a plan",
-    "pause": "have a plan that is being carried out stop after its present step",
+    "pause": "pause a plan after its current steps",
     "resume": "continue a plan",
     "abort": "end a plan",
-    "rollback": "make the plan that undoes what a plan did",
-    "report": "write a page about health and plan, or about the effect of a plan",
-    "doctor": "report what is missing on this machine",
+    "rollback": "write the plan that undoes what a plan did",
+    "report": "write a report about health and a plan, or about the effect of a plan",
+    "doctor": "check that this machine has what spark-ops needs",
 }
 """The commands and their help texts. Each is a module of `spark_ops.cli` of that name, with `add_arguments(parser)`
 and `run(arguments) -> int`."""

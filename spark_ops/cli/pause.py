@@ -1,4 +1,4 @@
-"""`spark-ops pause`: the process that carries out a plan ends its present steps and begins no other."""
+"""`spark-ops pause` has the process that carries out a plan finish its current steps and begin no others."""
 
 import argparse
 import sys
@@ -10,7 +10,9 @@ from spark_ops.cli.errors import OpsError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
+    parser.add_argument(
+        "plan", metavar="PLAN_ID", help="the first digits of the plan's id, or the plan's file"
+    )
     common.add_place_argument(parser)
 
 
@@ -20,11 +22,11 @@ def run(arguments: argparse.Namespace) -> int:
     found = common.begun(place)
     if not is_busy(place.journal):
         raise OpsError(
-            f"no process of this machine carries it out; it is {found.state}: {common.verbs(found)}"
+            f"no process on this machine is carrying out this plan; it is {found.state}: {common.verbs(found)}"
         )
     try:
         order(place.control, "pause")
     except OSError as error:
         raise OpsError(f"{place.control}: {error.strerror}") from None
-    print(f"plan {common.short(found.plan)} pauses after its present steps", file=sys.stderr)
+    print(f"plan {common.short(found.plan)} pauses after its current steps", file=sys.stderr)
     return 0

@@ -1,7 +1,7 @@
 """`spark-ops plan` finds moves that balance a cluster, and writes them as a plan. Nothing is moved.
 
-It plans by loads from telemetry (ROOT, needs Spark), or by numbers alone from a topology (no Spark). The exit code is
-3 if too little of the window was seen to plan by it.
+It balances the loads found in telemetry (ROOT, needs Spark), or only the numbers of masters and copies in a topology
+(no Spark). The exit code is 3 if too little telemetry of the window was seen.
 """
 
 import argparse
@@ -41,10 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_topology_argument(
         parser,
         required=False,
-        help_="plan by numbers alone, without loads: a file, or the URL of a node",
+        help_="balance only numbers of masters and copies: a topology file, or the URL of a node",
     )
-    parser.add_argument("--window", default="7d", metavar="TIME", help="of telemetry, to plan by (7d)")
-    parser.add_argument("--cluster", metavar="NAME", help="which one, if ROOT has several")
+    parser.add_argument(
+        "--window", default="7d", metavar="TIME", help="how much telemetry to plan from (default: 7d)"
+    )
+    parser.add_argument("--cluster", metavar="NAME", help="the cluster, if ROOT has telemetry of several")
     parser.add_argument(
         "--mode",
         nargs="+",
@@ -53,30 +55,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="full, repair, drain-node NODE, or add-node NODE",
     )
     parser.add_argument("--goals", type=Path, metavar="FILE", help="settings of the planner (TOML)")
-    parser.add_argument("--max-moves", metavar="N|all", help="moves at most (50)")
-    parser.add_argument("--max-bytes", metavar="SIZE|all", help="to copy at most, such as 500M (10G)")
-    parser.add_argument("--no-copies", action="store_true", help="only promote mirrors that there are")
-    parser.add_argument("--only-vhost", metavar="RE", help="only queues of virtual hosts that match")
-    parser.add_argument("--exclude-queue", metavar="RE", help="no queue whose name matches")
-    parser.add_argument("--cool-down", metavar="TIME", help="leave queues alone that were moved since (60m)")
+    parser.add_argument("--max-moves", metavar="N|all", help="the most moves (default: 50)")
+    parser.add_argument(
+        "--max-bytes", metavar="SIZE|all", help="the most bytes to copy, such as 500M (default: 10 GiB)"
+    )
+    parser.add_argument("--no-copies", action="store_true", help="only promote existing mirrors")
+    parser.add_argument("--only-vhost", metavar="RE", help="only queues in virtual hosts whose name matches")
+    parser.add_argument("--exclude-queue", metavar="RE", help="leave out queues whose name matches")
+    parser.add_argument(
+        "--cool-down", metavar="TIME", help="leave out queues that were moved in the last TIME (default: 60m)"
+    )
     parser.add_argument(
         "--optimize", choices=["milp"], help="let a solver look for fewer moves (small clusters)"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="the seed that orders equal candidates (0)")
     parser.add_argument(
-        "--min-coverage", type=float, default=0.95, metavar="SHARE", help="of telemetry (0.95)"
+        "--seed", type=int, metavar="N", help="the seed that orders equal candidates (default: 0)"
     )
     parser.add_argument(
-        "--max-age", default="30m", metavar="TIME", help="of the newest topology and telemetry of ROOT (30m)"
+        "--min-coverage",
+        type=float,
+        default=0.95,
+        metavar="SHARE",
+        help="the least share of telemetry that must have been seen (default: 0.95)",
+    )
+    parser.add_argument(
+        "--max-age",
+        default="30m",
+        metavar="TIME",
+        help="the greatest age of the newest topology and telemetry in ROOT (default: 30m)",
     )
     parser.add_argument(
         "--candidates",
         type=int,
         metavar="N",
-        help="no plan, but the N best single moves off each hot node of ROOT",
+        help="make no plan; print the N best single moves off each hot node of ROOT",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the plan")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="a page about it")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan to FILE")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
     parser.add_argument("--json", action="store_true", help="print the plan's document")
     parser.add_argument(
         "--synthetic", metavar="NODESxQUEUES", help="a made-up fleet, to measure the cost of planning"
@@ -107,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(plan_text.text(parse_document(document), steps_shown=60)))
         if arguments.output is None and document["waves"]:
-            print("not kept: give -o FILE to be able to apply it", file=sys.stderr)
+            print("the plan was not saved: give -o FILE to apply it later", file=sys.stderr)
     is_stuck = not document["waves"] and not all(goal["met"] for goal in document["goals"])
     return EX_FINDINGS if is_stuck else 0
 
@@ -132,15 +147,15 @@ def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> d
         return draft_of(fleet, settings, {"synthetic": arguments.synthetic}, now=now)
     if arguments.topology is not None:
         cluster = read_topology(arguments.topology, arguments.ca_file)
-        print("without telemetry: only numbers of masters and copies are looked at", file=sys.stderr)
+        print("without telemetry: the plan balances only the numbers of masters and copies", file=sys.stderr)
         if arguments.max_bytes is not None:
             print("--max-bytes limits nothing: the sizes of copies are not known", file=sys.stderr)
         return draft(cluster, settings, now=now, came_from=url_of(arguments.topology))
     cluster = _from_telemetry(arguments, now)
     if cluster.coverage < arguments.min_coverage:
         raise OpsError(
-            f"only {cluster.coverage:.1%} of the window was seen, {arguments.min_coverage:.0%} are needed: "
-            "look at `spark-ops doctor`, or give a shorter --window or --min-coverage",
+            f"only {cluster.coverage:.1%} of the telemetry was seen, {arguments.min_coverage:.0%} is needed: "
+            "run `spark-ops doctor`, or give a shorter --window or a lower --min-coverage",
             EX_UNKNOWN,
         )
     return draft(cluster, settings, now=now)
@@ -156,7 +171,7 @@ def _show_candidates(arguments: argparse.Namespace, now: float) -> int:
     from spark_ops.jobs.candidates import candidates, frames
 
     if arguments.root is None or arguments.candidates < 1:
-        raise OpsError("--candidates takes a number from 1 on, and ROOT")
+        raise OpsError("--candidates needs ROOT and a number of 1 or more")
     with _telemetry(arguments, now) as (spark, rows):
         found = candidates(*frames(spark, rows), per_source=arguments.candidates)
         moves = found.orderBy("from_node", "kind", "place").collect()
@@ -207,13 +222,13 @@ def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any
 
 
 def _check_age(rows: ClusterRows, now: float, age_max_s: float) -> None:
-    """Refuse a plan from what is too old: queues may have moved, and loads may be others. Raises: OpsError."""
+    """Refuse a plan from old telemetry, since queues may have moved and loads may have changed. Raises: OpsError."""
     for key, what in (("topology_at", "topology"), ("rows_at", "telemetry of a node that is up")):
         at = rows.facts.get(key)
         if at is not None and now - at > age_max_s:
             raise OpsError(
                 f"the newest {what} is {(now - at) / 60:.0f} min old, at most {age_max_s / 60:.0f} min are allowed: "
-                "look whether `collect` runs, or give --max-age",
+                "check that `collect` runs, or give a greater --max-age",
                 EX_UNKNOWN,
             )
 
@@ -264,7 +279,7 @@ def _whole(text: str) -> int:
     unit = text[-1:] if text[-1:] in _UNITS else ""
     number = text.removesuffix(unit)
     if not number.isascii() or not number.isdecimal() or len(number) > 15:
-        raise OpsError(f"{text!r} is no number: write 50, 500M, 10G, or all")
+        raise OpsError(f"{text!r} is not a number: write 50, 500M, 10G, or all")
     return int(number) * _UNITS[unit]
 
 

@@ -1,6 +1,6 @@
-"""`spark-ops report` writes a page about health and plan, also as JSON, CSV and Parquet; later, about a plan's result.
+"""`spark-ops report` writes a report about health, a plan or a plan's result, as a page, JSON, CSV and Parquet.
 
-Without ROOT it needs no Spark: the documents that `health` and `plan` wrote are enough.
+Without ROOT it needs no Spark: it reads the documents that `health` and `plan` wrote.
 """
 
 import argparse
@@ -37,38 +37,53 @@ BYTES_MAX: Final = 1 << 28
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument(
-        "root", type=Path, nargs="?", metavar="ROOT", help="telemetry, to judge it now (needs Spark)"
+        "root",
+        type=Path,
+        nargs="?",
+        metavar="ROOT",
+        help="the output directory of `collect`, to judge it now (needs Spark)",
     )
     parser.add_argument(
         "--health", type=Path, metavar="FILE", help="the output of `health --json`, instead of ROOT"
     )
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan to show, or to look back at")
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE", help="a plan to show, or to compare with its result"
+    )
     parser.add_argument(
         "--after",
         nargs="?",
         const=True,
         metavar="FILE",
-        help="compare what the plan predicted with what ROOT has measured since, and keep it as PLAN.after.json; "
-        "with FILE show one that was kept",
+        help="compare what the plan predicted with what ROOT has measured since, and save that as PLAN.after.json; "
+        "with FILE, show a saved comparison",
     )
-    parser.add_argument("--window", default="6h", metavar="TIME", help="of ROOT, to judge health by (6h)")
+    parser.add_argument("--window", default="6h", metavar="TIME", help="how far to look back (default: 6h)")
     parser.add_argument(
-        "--until", default="now", metavar="TIME", help="where that ends: now, last, or 2026-11-21T09:00:00Z"
+        "--until",
+        default="now",
+        metavar="TIME",
+        help="the end of the window: now, last (the newest telemetry), or 2026-11-21T09:00:00Z (default: now)",
     )
-    parser.add_argument("--cluster", metavar="NAME", help="if ROOT has telemetry of several")
+    parser.add_argument("--cluster", metavar="NAME", help="the cluster, if ROOT has telemetry of several")
     parser.add_argument(
-        "--thresholds", type=Path, metavar="FILE", help="TOML with thresholds that differ from ours"
+        "--thresholds", type=Path, metavar="FILE", help="TOML file of thresholds that replace the defaults"
     )
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="with --after: measure from then on: 2026-11-21T09:00:00Z, or 15m for the last 15 min",
+        help="with --after: the begin of the measurement: 2026-11-21T09:00:00Z, or 15m for the last 15 min",
     )
     common.add_place_argument(parser)
-    parser.add_argument("-o", "--html", type=Path, metavar="FILE", help="the page (report.html)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all of it as JSON")
-    parser.add_argument("--csv", type=Path, metavar="DIR", help="its tables as CSV")
-    parser.add_argument("--parquet", type=Path, metavar="DIR", help="its tables as Parquet")
+    parser.add_argument(
+        "-o",
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write the page to FILE (default, without other outputs: report.html)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all of the report as JSON")
+    parser.add_argument("--csv", type=Path, metavar="DIR", help="write the tables as CSV files")
+    parser.add_argument("--parquet", type=Path, metavar="DIR", help="write the tables as Parquet files")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.root or arguments.health or arguments.plan):
         raise OpsError("give ROOT, --health FILE or --plan FILE")
     if arguments.after is True and not arguments.root:
-        raise OpsError("--after measures: give ROOT, or the document that was kept: --after FILE")
+        raise OpsError("--after needs measurements: give ROOT, or a saved comparison: --after FILE")
     now = time.time()
     created = str(iso(now))
     plan = None if arguments.plan is None else read_plan(arguments.plan)
@@ -129,7 +144,7 @@ def read_document(path: Path, format_: str, shape: checking.Shape) -> dict[str, 
 def _read(path: Path, bytes_max: int) -> bytes:
     try:
         if path.stat().st_size > bytes_max:
-            raise OpsError(f"{path} has more than {bytes_max >> 20} MiB")
+            raise OpsError(f"{path} is larger than {bytes_max >> 20} MiB")
         return path.read_bytes()
     except OSError as error:
         raise OpsError(f"{path}: {error.strerror}") from error
@@ -192,7 +207,7 @@ def _since(arguments: argparse.Namespace, plan: dict[str, Any], end: float) -> f
         except ValueError:
             begin = max(begin, end - seconds(arguments.since))
     if begin >= end:
-        raise OpsError(f"there is no telemetry after {iso(begin)} yet: let some minutes go by", EX_UNKNOWN)
+        raise OpsError(f"there is no telemetry after {iso(begin)} yet: wait some minutes", EX_UNKNOWN)
     return begin
 
 

@@ -11,7 +11,9 @@ from spark_ops.cli.errors import OpsError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
+    parser.add_argument(
+        "plan", metavar="PLAN_ID", help="the first digits of the plan's id, or the plan's file"
+    )
     add_run_arguments(parser)
 
 
@@ -24,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
             order(place.control, "resume")
         except OSError as error:
             raise OpsError(f"{place.control}: {error.strerror}") from None
-        print("the process that carries it out was told to continue", file=sys.stderr)
+        print("the process that carries out the plan was told to continue", file=sys.stderr)
         return 0
     plan = common.read_plan(place.plan)
     return apply(plan, arguments, place.plan.read_bytes(), is_resuming=True)

@@ -1,4 +1,4 @@
-"""`spark-ops rollback` makes the plan that undoes what a plan did so far. Nothing is done: `apply` is for that."""
+"""`spark-ops rollback` writes the plan that undoes what a plan did so far. `spark-ops apply` carries it out."""
 
 import argparse
 import sys
@@ -19,8 +19,12 @@ from spark_ops.planning.rows import ClusterRows
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the plan made")
+    parser.add_argument(
+        "plan", metavar="PLAN_ID", help="the first digits of the plan's id, or the plan's file"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="write the new plan to FILE"
+    )
     common.add_cluster_arguments(parser)
     common.add_place_argument(parser)
 
@@ -30,9 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
     place = common.place_of(arguments, arguments.plan)
     found = common.begun(place)
     if is_busy(place.journal):
-        raise OpsError("it is being carried out: pause it, and interrupt that process, or abort it first")
+        raise OpsError(
+            "this plan is being carried out: abort it first, or pause it and interrupt that process"
+        )
     if found.state is PlanState.ROLLED_BACK:
-        raise OpsError("this plan was rolled back already")
+        raise OpsError("this plan has already been rolled back")
     plan = common.read_plan(place.plan)
     nodes = common.client(arguments, plan.came_from)
     name = common.cluster_name(nodes)
@@ -51,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{note['queue']} ({note['vhost']}): {note['why']}"[:500].replace("\n", " "))
     print(f"{len(steps)} steps undo plan {common.short(plan.plan_id)}: {arguments.output}")
     if steps:
-        print(f"do it by: spark-ops apply {arguments.output}", file=sys.stderr)
+        print(f"apply it with: spark-ops apply {arguments.output}", file=sys.stderr)
     return 0
 
 

@@ -1,7 +1,7 @@
-"""`spark-ops rollup` sums up hours of telemetry, so that later jobs read little.
+"""`spark-ops rollup` summarises hours of telemetry, so that later jobs read less.
 
-spark-ops rollup ROOT                          the hours that have none yet, or to which rows have come since
-spark-ops rollup ROOT --figures                p95, slope and mean of the ready messages of each replica
+spark-ops rollup ROOT                          rolls up hours without a rollup, or with rows newer than it
+spark-ops rollup ROOT --figures                prints p95, slope and mean of the ready messages of each replica
 """
 
 import argparse
@@ -24,26 +24,33 @@ KINDS: "tuple[RollupKind, ...]" = ("queue", "node", "link")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` writes to")
-    parser.add_argument("--since", type=moment, metavar="TIME", help="from then on: 2026-11-22T13:00Z")
-    parser.add_argument("--until", type=moment, metavar="TIME", help="until then; hours are taken whole")
-    parser.add_argument("--again", action="store_true", help="also hours that have a rollup already")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the output directory of `collect`")
+    parser.add_argument(
+        "--since", type=moment, metavar="TIME", help="hours from this time on, such as 2026-11-22T13:00Z"
+    )
+    parser.add_argument(
+        "--until",
+        type=moment,
+        metavar="TIME",
+        help="hours before this time; an hour that contains it is read whole",
+    )
+    parser.add_argument("--again", action="store_true", help="also roll up hours that have a rollup")
     parser.add_argument(
         "--figures",
         choices=("rollup", "raw"),
         nargs="?",
         const="rollup",
-        help="write nothing, but print how many messages replicas had ready: from rollups or from raw rows",
+        help="write nothing; print figures of the ready messages of replicas, from rollups or from raw rows",
     )
     parser.add_argument(
         "--repeat",
         type=int,
         default=1,
         metavar="N",
-        help="ask so often, and tell the CPU of each time on stderr",
+        help="compute the figures N times, and print the CPU time of each on stderr",
     )
-    parser.add_argument("--master", help="where Spark runs (default: all cores of this machine)")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--master", help="the URL of Spark's master (default: all cores of this machine)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def moment(text: str) -> float:
@@ -51,7 +58,7 @@ def moment(text: str) -> float:
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: 2026-11-22T13:00Z is one") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: write 2026-11-22T13:00Z") from error
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
@@ -68,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _found(arguments: argparse.Namespace) -> "dict[RollupKind, Found]":
-    """Return the files of each kind, print which cannot be read. Raises: OpsError if there are none, EngineError."""
+    """Return the files of each kind; print which cannot be read. Raises: OpsError if there are none, EngineError."""
     from spark_ops.jobs.engine import packages
 
     packages("pyarrow")
@@ -79,7 +86,9 @@ def _found(arguments: argparse.Namespace) -> "dict[RollupKind, Found]":
     for name in sorted({name for each in found.values() for name in each.torn}):
         print(f"cannot be read, left out: {name}", file=sys.stderr)
     if not any(each.hours for each in found.values()):
-        raise OpsError(f"{root} has no telemetry of that time: is it what `collect` writes to?", EX_UNKNOWN)
+        raise OpsError(
+            f"{root} has no telemetry of that time: is it the output directory of `collect`?", EX_UNKNOWN
+        )
     return found
 
 
@@ -107,7 +116,7 @@ def _rollup(arguments: argparse.Namespace) -> int:
                     done += write(spark, root, kind, hours)
             used_s = cpu_s()
     for name in sorted(damage.recorded(root).keys() - damaged.keys()):
-        print(f"has damaged pages, left out: {name}", file=sys.stderr)
+        print(f"{name} has damaged pages and is left out", file=sys.stderr)
     _tell(done, {kind: len(each.hours) for kind, each in found.items()}, used_s, arguments.json)
     if time.monotonic() - started_at > 5 and not arguments.json:
         print(f"{rows} rows in {time.monotonic() - started_at:.0f} s", file=sys.stderr)
@@ -130,7 +139,7 @@ def _tell(done: "list[Rolled]", hours: "dict[RollupKind, int]", used_s: float, a
     for kind, count in hours.items():
         same = count - sum(each.kind == kind for each in done)
         if same:
-            print(f"{kind:8}{same} hours had theirs already")
+            print(f"{kind:8}{same} hours already had a rollup")
 
 
 def _hour(hour_s: int) -> str:

@@ -17,12 +17,18 @@ from spark_ops.planning.plan import Plan, PlanError, refuse_unless_valid
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the file of a plan")
-    parser.add_argument("--why", metavar="STEP", help="all about one step, such as s12")
-    parser.add_argument("--diff", type=Path, metavar="OTHER", help="how another plan differs from it")
+    parser.add_argument("--why", metavar="STEP", help="print all details of one step, such as s12")
     parser.add_argument(
-        "--steps", type=int, default=plan_text.STEPS_SHOWN, metavar="N", help="steps to show (200)"
+        "--diff", type=Path, metavar="OTHER", help="print how another plan differs from this one"
     )
-    parser.add_argument("--json", action="store_true", help="the document itself")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=plan_text.STEPS_SHOWN,
+        metavar="N",
+        help="the most steps to print (default: 200)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the plan's document")
 
 
 def run(arguments: argparse.Namespace) -> int:

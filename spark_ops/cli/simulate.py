@@ -1,6 +1,7 @@
-"""`spark-ops simulate` plays a plan through on a topology, also with nodes that die on the way. It changes nothing.
+"""`spark-ops simulate` simulates a plan on a topology, also with nodes that die during it. It changes nothing.
 
-The exit code is 1 if a step would be refused, a rule broken, or more queues lost than without the plan.
+The exit code is 1 if a step would be refused, a rule would be broken, or more queues would be lost than without the
+plan.
 """
 
 import argparse
@@ -26,16 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_topology_argument(
         parser,
         required=True,
-        help_="where all is: GET /api/mirroring/topology, as a file or as the URL of a node",
+        help_="the placement of all queues, from GET /api/mirroring/topology: a file, or the URL of a node",
     )
     parser.add_argument(
         "--kill",
         action="append",
         default=[],
         metavar="NODE@STEP",
-        help="a node dies after a step, such as rabbit@n1@s12; may be given several times",
+        help="a node that dies after a step, such as rabbit@n1@s12; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,7 +61,7 @@ def kills_of(given: Iterable[str], plan: Plan, cluster: ClusterRows) -> dict[str
         node, _, step = text.rpartition("@")
         if node not in nodes:
             raise OpsError(
-                f"--kill {text!r}: there is no node {node!r}; NODE@STEP is meant, such as rabbit@n1@s12"
+                f"--kill {text!r}: there is no node {node!r}; write NODE@STEP, such as rabbit@n1@s12"
             )
         if step not in steps:
             raise OpsError(f"--kill {text!r}: the plan has no step {step!r}")

@@ -43,4 +43,8 @@ def read_topology(given: str, ca_file: str | None = None) -> ClusterRows:
 def add_topology_argument(parser: argparse.ArgumentParser, *, required: bool, help_: str) -> None:
     """Add the options `--topology` and `--ca-file`."""
     parser.add_argument("--topology", required=required, metavar="FILE|URL", help=help_)
-    parser.add_argument("--ca-file", metavar="FILE", help="authorities that signed the nodes' certificates")
+    parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="certificates of the authorities that signed the nodes' certificates",
+    )

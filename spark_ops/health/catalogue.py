@@ -39,7 +39,7 @@ _KINDS: Final = (
         "cluster-down",
         "The cluster is down",
         "crit",
-        "Start the nodes, or look at the collectors if the nodes run: no node's telemetry arrives.",
+        "Start the nodes. If they run, check the collectors: no node's telemetry arrives.",
         {"silent_minutes": 3},
     ),
     FindingKind(

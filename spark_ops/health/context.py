@@ -87,7 +87,7 @@ class Context:
 
     @cached_property
     def up(self) -> set[str]:
-        """The nodes that are up in the eyes of any node that is not silent."""
+        """The nodes that are up according to any node that is not silent."""
         return {
             member
             for node, facts in self.evidence.nodes.items()

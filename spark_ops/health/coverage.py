@@ -2,7 +2,7 @@
 
 Rows have sequence numbers, so missing rows can be counted. If a node is silent at the end or in the whole window, the
 number of its rows is estimated by time. No rows are expected of a node before it started in the window, after a clean
-stop, or after it went down in the eyes of the others. Source: spark §2.1, §3.2.
+stop, or after it went down according to the other nodes. Source: spark §2.1, §3.2.
 """
 
 from collections import defaultdict

@@ -23,7 +23,7 @@ from spark_ops.health.score import score, verdict
 from spark_ops.health.settings import Settings
 
 SETTLES_S: Final = 120
-"""A consequence may be seen so much earlier than its cause, in s: facts are of whole minutes."""
+"""A consequence may be seen this many seconds earlier than its cause, because facts are of whole minutes."""
 _RANK: Final = {"crit": 0, "warn": 1, "info": 2}
 _ORDER: Final = {kind: at for at, kind in enumerate(CATALOGUE)}
 

@@ -42,7 +42,7 @@ def judge_links(context: Context) -> Iterator[Finding]:
 
 
 def _connected(links: list[BadLink]) -> list[list[BadLink]]:
-    """Return the links in groups. Two links are in one group if they share a node, directly or by others."""
+    """Return the links in groups. Two links are in one group if they share a node, directly or through other links."""
     groups: list[tuple[set[str], list[BadLink]]] = []
     for link in links:
         ends, members = {link.from_node, link.to_node}, [link]

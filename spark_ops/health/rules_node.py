@@ -295,7 +295,9 @@ def judge_resources(context: Context, node: str) -> Iterator[Finding]:
         if used >= 1.0:
             severity = "crit"
         if resource == "disk":
-            what = f"{-now / 1e9:.2f} GB of disk space is free, and at least {-limit / 1e9:.2f} GB must be"
+            what = (
+                f"{-now / 1e9:.2f} GB of disk space is free, and at least {-limit / 1e9:.2f} GB must be free"
+            )
         else:
             what = f"{names[resource]}: {used:.0%} of the limit"
         if is_soon and expected.eta_s:

@@ -123,7 +123,7 @@ def _alarms(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Fi
     what = " and ".join(alarms)
     figures = {
         "memory": f"{_gb(last.mem_rss)} of {_gb(last.mem_limit)} used",
-        "disk": f"{_gb(last.disk_free)} free, at least {_gb(last.disk_limit)} must be",
+        "disk": f"{_gb(last.disk_free)} free, at least {_gb(last.disk_limit)} must be free",
     }
     told = "; ".join(figures[alarm] for alarm in alarms if alarm in figures)
     yield context.finding(
@@ -174,7 +174,7 @@ def _publishers_blocked(context: Context) -> Iterator[Finding]:
 
 
 def _queues_without_master(context: Context) -> Iterator[Finding]:
-    """Yield a finding for each node that had the masters of queues which have none any more.
+    """Yield a finding for each node that had the last masters of queues without a master.
 
     A queue's rows end when it is deleted, too. So a queue counts only if its last master was on a node that is silent,
     or if a live node still reports a mirror of it. Exclusive queues, and transient queues without mirrors, end with
@@ -217,7 +217,7 @@ def _lost_master(
     stale = round(context.settings.health["stale_minutes"])
     up = context.up
     if not up:
-        return None  # nobody reports, which is a finding of its own
+        return None  # no node reports, which is a finding of its own
     mirrors: list[ReplicaMinute] = [
         facts[-1]
         for node, facts in queue.copies.items()

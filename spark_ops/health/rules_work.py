@@ -238,8 +238,8 @@ def _messages_dropped(context: Context, queue: QueueHistory, facts: list[Replica
     yield context.finding(
         kind,
         subject_of(queue),
-        f"{name_of(queue)} dropped {lost} messages in {end - start} min, {min(1.0, share):.0%} of what was published, "
-        "since it is full",
+        f"{name_of(queue)} dropped {lost} messages in {end - start} min, {min(1.0, share):.0%} of the published "
+        "messages, because it is full",
         severity="warn" if share >= context.of(kind, "warn_share") else "info",
         share=queue.share,
         dropped=lost,

@@ -15,8 +15,8 @@ from spark_ops.health.finding import Finding, Verdict
 
 
 def verdict(context: Context, findings: Iterable[Finding], coverage: Coverage) -> Verdict:
-    """Return the verdict. A critical finding decides it, however little was seen. Else it is `unknown` if coverage is
-    too low, since missing rows could change the findings."""
+    """Return the verdict. A critical finding decides it, even if few rows were seen. Otherwise it is `unknown` if
+    coverage is too low, since missing rows could change the findings."""
     health = context.settings.health
     severities = {finding.severity for finding in findings}
     if "crit" in severities:

@@ -1,7 +1,7 @@
-"""A job that fails in a damaged file of telemetry is done again without that file, and the file is told as torn.
+"""A job that fails in a damaged telemetry file is repeated without that file, and the file is reported as torn.
 
-Spark could skip the rest of a damaged file by itself (`ignoreCorruptFiles`). It says nothing of that: each query skips
-what the columns that it reads need, so that a file's rows count as seen by one query and are missing in another.
+Spark could skip the rest of a damaged file by itself (`ignoreCorruptFiles`), but it does not report that. What a query
+skips depends on the columns that it reads, so that one query would count rows as seen which another one misses.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,9 +15,9 @@ from spark_ops.telemetry.schema import Kind
 Result = TypeVar("Result")
 
 TRIES: Final = 3
-"""Attempts of a job. One look finds all damaged files; a further one is for files that are damaged meanwhile."""
+"""The maximal number of attempts. One check finds all damaged files; another one is for files damaged since then."""
 _HINTS: Final = ("FAILED_READ_FILE", "Parquet", "parquet", "checksum", "zstd", "Zstd")
-"""Errors of Spark without any of these words are not about files, and no file is looked at."""
+"""Errors of Spark without any of these words are not about files, so no file is checked."""
 
 
 def without_damaged(

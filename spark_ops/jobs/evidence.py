@@ -35,7 +35,7 @@ QUEUES_MAX: Final = 2000
 """The maximal number of suspicious queues in the evidence; the busiest are kept. `Evidence.skipped` counts the rest."""
 DEPTHS_MAX: Final = 10
 SILENT_MINUTES: Final = 2
-"""The masters of a node that is silent for longer are looked at; the rule waits longer."""
+"""The masters of a node that is silent for longer are checked; the rule waits longer."""
 GROWING_MAX: Final = 5
 """The maximal number of queues that are named as causes of a node's memory growth; the fastest-growing are kept."""
 EVENTS_MAX: Final = 100_000

@@ -133,7 +133,7 @@ def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Fo
 def skewed(root: Path, kind: Kind, since: float, until: float) -> list[Path]:
     """Return the files with rows of [since, until), s since 1970, whose node's clock puts them into other hours.
 
-    Only files that were written at about that time are looked at. The rows of their nodes tell how wrong the clock is
+    Only files that were written at about that time are read. The rows of their nodes show how wrong the clock is
     (`skew_ms`). Raises: FileNotFoundError if the root is no directory; OSError.
     """
     found = []

@@ -170,7 +170,7 @@ def judge_window(
 
     Raises: FileNotFoundError if the root is no directory; OSError.
     """
-    given = [files] if files is not None else []  # for the first attempt; a further one finds the files anew
+    given = [files] if files is not None else []  # for the first attempt; a further one finds the files again
 
     def judged() -> Judged:
         read = given.pop() if given else files_of(root, window)

@@ -3,12 +3,12 @@
 The outbox is the stream's folder of judgements (`spark_ops.jobs.streaming`), each with what it raised and cleared. A
 sink has a cursor, which is the end of the last judgement that it has taken. The cursor is written after the sink has
 answered, so a crash in between repeats an alert and never loses one; receivers know a repeated alert by its `id`. A
-sink that fails is asked again in the next round, and the others go on.
+sink that fails gets the alert again in the next round, and the other sinks do not wait for it.
 
     {"format":"spark-ops-alert/1","id":"prod/29712345","cluster","end":iso,"verdict","score",
      "raised":[findings of the health document],"cleared":[{"id","text"}]}
 
-A new sink first gets all findings that stand.
+The first alert of a new sink has all standing findings.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from spark_ops.telemetry.manifest import write_atomically
 
 FORMAT: Final = "spark-ops-alert/1"
 ANSWER_S: Final = 10.0
-"""The longest time that a webhook may take to answer; then it has failed."""
+"""The longest time that a webhook may take to answer; without an answer until then it has failed."""
 ROUND_MAX: Final = 100
 """The most alerts that one sink gets in one round; the others wait for the next one."""
 
@@ -87,7 +87,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class WebhookSink:
-    """Posts each alert to a URL as JSON; any answer from 200 to 299 takes it."""
+    """Posts each alert to a URL as JSON; any answer from 200 to 299 accepts it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -130,7 +130,7 @@ def sink_of(text: str) -> Sink:
 
 
 def alert_of(judgement: Judgement, *, is_first: bool) -> dict[str, Any] | None:
-    """Return the alert of a judgement; None if there is nothing to tell.   is_first: all standing findings are told."""
+    """Return the alert of a judgement; None if nothing changed.   is_first: the alert has all standing findings."""
     raised = set(judgement["standing"] if is_first else judgement["raised"])
     cleared = [] if is_first else judgement["cleared"]
     if not raised and not cleared:
@@ -157,7 +157,7 @@ class Outbox:
         cursors.mkdir(parents=True, exist_ok=True)
 
     def deliver(self, sinks: Sequence[Sink]) -> list[str]:
-        """Send to each sink what it has not taken, oldest first. Returns: a line for each sink that failed.
+        """Send to each sink the alerts that it has not taken, oldest first. Returns: a line for each sink that failed.
 
         Raises: OSError if a cursor cannot be written.
         """

@@ -268,13 +268,3 @@ def added(name: str, first: str = "min", last: str = "max") -> "Column":
     from pyspark.sql import functions as F
 
     return F.col(f"{name}_{last}") - F.col(f"{name}_{first}")
-
-
-def histogram_added(name: str) -> "Column":
-    """Return how much each bucket of a histogram rose between the first and the last row; null if unknown."""
-    from pyspark.sql import functions as F
-
-    rise = F.zip_with(
-        F.col(f"last.{name}"), F.col(f"first.{name}"), lambda last, first: F.greatest(last - first, F.lit(0))
-    )
-    return F.when(F.size(f"last.{name}") == F.size(f"first.{name}"), rise)

@@ -129,7 +129,7 @@ def _write_readable(
     """Roll up the hours of one batch, without files that have damaged pages."""
     since, until = float(batch[0].hour_s), float(batch[-1].hour_s + HOUR_S)
     wanted = {hour.hour_s for hour in batch}
-    given = [batch]  # for the first attempt; a further one finds the files anew
+    given = [batch]  # for the first attempt; a further one finds the files again
 
     def rolled() -> list[Rolled]:
         if given:

@@ -63,12 +63,12 @@ def is_submitted() -> bool:
 
 
 def partitions(rows_hint: int) -> int:
-    """Return the number of partitions of a shuffle. Spark's default of 200 makes 200 tasks a stage of a few rows."""
+    """Return the number of partitions of a shuffle. Spark's default of 200 makes 200 tasks for a stage of few rows."""
     return min(max(-(-rows_hint // ROWS_PER_PARTITION), PARTITIONS_MIN), PARTITIONS_MAX)
 
 
 def submitted_settings(rows_hint: int, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session that `spark-submit` started.   chosen: the operator's, which stay."""
+    """Return the settings of a session that `spark-submit` started.   chosen: the operator's, which are kept."""
     ours = {**_ALWAYS, _PARTITIONS: str(partitions(rows_hint))}
     return {key: value for key, value in ours.items() if key in _ALWAYS or key not in chosen}
 

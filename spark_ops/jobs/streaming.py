@@ -216,7 +216,7 @@ class Store:
         raised = tuple(each for each in found if each not in before)
         gone = tuple(sorted(set(before) - found.keys()))
         if not _is_seen(document):
-            # What was not seen is not over: its queues and nodes are only out of sight.
+            # A finding about queues or nodes that were not seen is not known to be over.
             known = {} if last is None else {each["id"]: each for each in last.get("findings", ())}
             found |= {each: known.get(each, {"id": each, "text": told.get(each)}) for each in gone}
             gone = ()

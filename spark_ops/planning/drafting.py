@@ -28,9 +28,6 @@ Note: TypeAlias = tuple[str, str | None, str | None, str | None, str]
 NOTES_MAX: Final = 50
 """The most notes about single queues; one more note gives the number of the others."""
 
-COVERAGE_MIN: Final = 0.95
-"""The least coverage of the window from which a plan by loads may be made."""
-
 
 def draft(
     cluster: ClusterRows, settings: Settings, *, now: float, came_from: str | None = None

@@ -5,7 +5,7 @@ so a longer plan begins with the shorter one and is never worse. Same fleet and 
 Source: spark §3.3, §6.3, §6.7-10.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -185,8 +185,3 @@ def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:
         *(each.objective(state) for each in bounds),
     )
     return tuple(round(value, 6) for value in found)
-
-
-def without_limits(settings: Settings) -> Settings:
-    """Return the same settings without limits of moves and bytes."""
-    return replace(settings, max_moves=None, max_bytes=None)

@@ -7,7 +7,7 @@ Source: spark §3.3.
 import numpy as np
 
 from spark_ops.planning.fleet import Fleet
-from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
+from spark_ops.planning.rows import NodeRow
 
 ZONES = 3
 CORES = 16.0
@@ -65,9 +65,3 @@ def synthetic_fleet(nodes: int, queues: int, *, copies: int = 3, seed: int = 0) 
         np.ones(queues, np.bool_),
         np.zeros(queues, np.bool_),
     )
-
-
-def rows_of(fleet: Fleet) -> ClusterRows:
-    """Return a fleet as rows. Slow for a million queues."""
-    queues: tuple[QueueRow, ...] = tuple(fleet.row(queue) for queue in range(fleet.count))
-    return ClusterRows(fleet.cluster, 1, "sha256:" + "0" * 64, (0.0, 3600.0), 1.0, fleet.nodes, queues)

@@ -4,7 +4,6 @@ A node writes it (`GET /api/mirroring/topology`, telemetry's rows of the kind to
 strictly: an invalid one is refused, since moves are planned from it. Source: spark §2.6, §3.1.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_ops.documents import content_hash
@@ -109,47 +108,3 @@ def ram_nodes(rows: ClusterRows) -> tuple[str, ...]:
     """Return the nodes that keep no quorum queues."""
     ram: tuple[str, ...] = rows.facts.get("ram", ())
     return ram
-
-
-def document_of(rows: ClusterRows) -> dict[str, Any]:
-    """Return the topology document of a cluster, as a node would write it."""
-    return {
-        "format": FORMAT,
-        "cluster": rows.cluster,
-        "view_id": rows.view_id,
-        "nodes": [
-            {
-                "node": row.node,
-                "is_up": row.is_up,
-                "is_draining": row.is_draining,
-                "type": "ram" if row.node in ram_nodes(rows) else "disc",
-                "zone": row.zone,
-                "labels": row.labels,
-            }
-            for row in rows.nodes
-        ],
-        "queues": [
-            {
-                "vhost": row.vhost,
-                "queue": row.queue,
-                "uid": row.uid,
-                "type": row.type,
-                "epoch": row.epoch,
-                "policy": row.policy,
-                "want_mirrors": row.want_mirrors,
-                "fixed_nodes": None if row.fixed_nodes is None else list(row.fixed_nodes),
-                "exclusive": row.is_exclusive,
-                "master": row.master or None,
-                "ring": list(row.ring),
-                "members": list(members_of(row)),
-                "synced": list(row.synced),
-                "placement": [],
-            }
-            for row in rows.queues
-        ],
-    }
-
-
-def hash_of(document: Mapping[str, Any]) -> str:
-    """Return the hash that names a topology by its contents."""
-    return content_hash(document)

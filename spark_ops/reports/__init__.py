@@ -1,1 +1,1 @@
-"""Reports for people and for programs: one HTML page, JSON, CSV. Without Spark."""
+"""Reports about health and plans, as one HTML page, JSON, CSV and Parquet. Without Spark."""

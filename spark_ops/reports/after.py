@@ -18,17 +18,17 @@ FORMAT: Final = "spark-ops-after/1"
 NEAR_ENOUGH: Final = 0.25
 """A plan came as predicted if the share of the promised change that came differs from 1 by at most this."""
 UNSURE: Final = 0.25
-"""If the standard error of that share is larger, the promised change was too small to tell whether it came."""
+"""If the standard error of that share is larger, the promised change was too small to judge whether it came."""
 
 COVERAGE_MIN: Final = 0.95
-"""The least coverage with which loads are compared; below it too little was seen."""
+"""The least coverage with which loads are compared."""
 
 
 def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[str, Any]:
     """Return the document that compares prediction and measurement.
 
     rows: of a window after the plan was carried out.   created: ISO, UTC.
-    Raises: ValueError if the rows are of another cluster.
+    Raises: ValueError if the rows are from another cluster.
     """
     if rows.cluster != plan.get("cluster"):
         raise ValueError(f"the plan is for the cluster {plan.get('cluster')}, not for {rows.cluster}")

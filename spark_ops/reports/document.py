@@ -1,7 +1,7 @@
 """The report document has all contents of a report as JSON. The page, the CSV and the Parquet files are views of it.
 
-It is built from a health document, a plan, or both, and the plan's result (`spark_ops.reports.after`). It only
-sums up and orders what those contain. Source: spark §3.6.
+It is built from a health document, a plan, or both, and the plan's result (`spark_ops.reports.after`). It summarises
+and orders their contents, and adds no facts. Source: spark §3.6.
 """
 
 from typing import Any, Final
@@ -19,11 +19,11 @@ _TITLES: Final = {
     "critical": "Act now",
     "findings": "Needs attention",
     "healthy": "Healthy",
-    "unknown": "Not enough is known",
-    "plan": "A plan to look at",
-    "as-predicted": "It came as predicted",
-    "not-as-predicted": "It did not come as predicted",
-    "too-small": "Too small to tell",
+    "unknown": "Too little is known",
+    "plan": "A plan to review",
+    "as-predicted": "As predicted",
+    "not-as-predicted": "Not as predicted",
+    "too-small": "Too small to judge",
 }
 
 
@@ -195,7 +195,7 @@ def _promise(plan: dict[str, Any]) -> str | None:
         parts.append(f"take the busiest node from {before} to {after} of the mean")
     now, planned = summary.get("score_before"), summary.get("score_after")
     if figures.is_number(now) and figures.is_number(planned) and planned > now:
-        parts.append(f"lift the balance from {figures.count(now)} to {figures.count(planned)} of 100")
+        parts.append(f"raise the balance from {figures.count(now)} to {figures.count(planned)} of 100")
     return f"{_many(summary['moves'], 'move')} would {' and '.join(parts) or 'help'}."
 
 
@@ -229,5 +229,5 @@ def _lead(document: dict[str, Any]) -> str | None:
     return (
         f"{promise} {safety}"
         if document["has_health"]
-        else f"{safety} Nothing is done before `spark-ops apply`."
+        else f"{safety} Nothing is moved before `spark-ops apply`."
     )

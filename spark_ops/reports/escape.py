@@ -1,7 +1,7 @@
-"""Names that strangers chose, made harmless: in HTML, in a spreadsheet, on paper.
+"""This module escapes names that clients chose, for HTML and for spreadsheets.
 
-A queue can be called `</script>`, `=cmd()` or hold characters that turn the line around. Nothing here drops
-characters silently: an invisible one is written as its escape, so that two names never look alike because of it.
+A queue's name can be `</script>` or `=cmd()`, or have characters that reverse the direction of the text. No character
+is dropped: an invisible one is written as its escape, so that two different names never look alike.
 Source: spark §3.6, §6.23.
 """
 
@@ -36,7 +36,7 @@ def html_text(text: str) -> str:
 
 
 def csv_text(text: str) -> str:
-    """Return text for a cell of CSV that a spreadsheet opens: a formula becomes text by a quotation mark before it.
+    """Return text for a cell of CSV that a spreadsheet opens: a quotation mark in front makes a formula a text.
 
     Source: OWASP, CSV Injection. The CSV writer quotes commas and line ends.
     """

@@ -1,4 +1,4 @@
-"""The moves of a plan for its reader: a copy is one move, though it takes three steps."""
+"""This module combines the steps of a plan into moves for the reader: a copy is one move of three steps."""
 
 from typing import Any, Final
 

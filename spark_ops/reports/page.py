@@ -1,7 +1,7 @@
-"""A report as one HTML file that needs nothing else: no network, no script, no font.
+"""A report is one HTML file that needs nothing else: no network, no script, no font.
 
-Its policy allows its one style sheet by hash and forbids all else, so an unescaped name would still do
-nothing. The top can be read in ten seconds: verdict, one sentence, score, five figures.
+Its content security policy allows its one style sheet by hash and forbids all else, so even an unescaped name would
+do nothing. The top of the page has the verdict, one sentence, the score and five figures.
 Source: spark §3.6.
 """
 
@@ -59,9 +59,9 @@ def _parts(document: dict[str, Any]) -> list[tuple[str, str, Markup]]:
         ("plan", "Plan", plan_sections.plan(document)),
         ("moves", "Moves", plan_sections.moves(document)),
         ("nodes", "Nodes", sections.nodes(document)),
-        ("forecasts", "Coming", sections.forecasts(document)),
+        ("forecasts", "Forecasts", sections.forecasts(document)),
         ("time", "Over time", sections.over_time(document)),
-        ("coverage", "Not seen", sections.coverage(document)),
+        ("coverage", "Coverage", sections.coverage(document)),
         ("sources", "Sources", sections.sources(document)),
     )
     return [(anchor, label, content) for anchor, label, content in candidates if content is not None]
@@ -156,7 +156,7 @@ def _tile_limit(document: dict[str, Any]) -> Markup | None:
         return None
     coming = next((one for one in document["forecasts"] if is_number(one.get("eta_s"))), None)
     if coming is None:
-        return _tile("None", "limit in sight", "good")
+        return _tile("None", "limits in sight", "good")
     level = "bad" if coming["eta_s"] < 2 * 3600 else "warn" if coming["eta_s"] < sections.DAY_S else "quiet"
     of = (str(coming.get("resource")), " limit of ", name(coming.get("node"), 30))
     return _tile(figure(coming["eta_s"], "seconds"), ("to the ", of), level)

@@ -1,4 +1,4 @@
-"""The parts of which a report's sections are made: badges, names, tables, charts with their figures as a table."""
+"""The sections of a report are made of these parts: badges, names, tables, and charts with a table of their figures."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -49,7 +49,7 @@ LOGO: Final = trusted(
 
 
 def name(text: object, characters_max: int = NAME_MAX) -> Markup:
-    """Return a name from a document, all of it in the tooltip if it is too long. `<bdi>` keeps its direction."""
+    """Return a name from a document; a long one is cut, and its tooltip has all of it. `<bdi>` keeps its direction."""
     if text is None or text == "":
         return tag("span", figures.UNKNOWN, class_="unknown")
     whole = str(text)
@@ -159,7 +159,7 @@ def gauge(share: object, what: str) -> Markup:
 
 
 def axis_times(begin: float, end: float, ticks: int = 5) -> Markup:
-    """Return the labels under a plot, at equal distances and all different: with seconds or dates where it needs."""
+    """Return the labels under a plot, at equal distances and all different, with seconds or dates if needed."""
     ticks = max(1, min(ticks, int(end - begin) + 1))
     step = (end - begin) / (ticks - 1) if ticks > 1 else 0.0
     marks = [figures.moment(begin + step * tick) for tick in range(ticks)]

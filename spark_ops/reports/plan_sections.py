@@ -27,8 +27,8 @@ _GOALS: Final = {
     "cpu": "CPU",
     "in": "Bytes in",
     "out": "Bytes out",
-    "drain": "empty nodes that drain",
-    "copies": "all copies there",
+    "drain": "drained nodes are empty",
+    "copies": "all copies exist",
     "zones": "copies in different zones",
     "capacity": "capacity",
     "failover": "room for a failover",
@@ -94,11 +94,11 @@ def _goals(goals: list[dict[str, Any]]) -> Markup | None:
 
 
 def _loads_of(window: Any) -> Content:
-    """Return a line that says of which time the plan's loads are; None if the plan does not tell."""
+    """Return a line with the window of the plan's loads; None if the plan has no window."""
     if not isinstance(window, list | tuple) or len(window) != 2:
         return None
     return tag(
-        "p", "Loads of the plan are of ", when(window[0]), " to ", when(window[1]), " UTC, with peaks.", class_="more"
+        "p", "The loads are from ", when(window[0]), " to ", when(window[1]), " UTC, and include peaks.", class_="more"
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def _notes(notes: list[dict[str, Any]]) -> Markup | None:
         )
         for note in notes[:MOVES_MAX]
     ]
-    return tag("div", tag("h3", "What no move can do"), tag("ul", listed, class_="notes"))
+    return tag("div", tag("h3", "Problems that no move can solve"), tag("ul", listed, class_="notes"))
 
 
 def moves(document: dict[str, Any]) -> Markup | None:
@@ -181,7 +181,7 @@ def moves(document: dict[str, Any]) -> Markup | None:
         "The moves",
         rows_table("moves", listed[:MOVES_MAX], cells, "The moves of the plan in order"),
         bounded(MOVES_MAX, len(listed), "moves"),
-        note="A copy is added and synchronised before the old one goes.",
+        note="A new copy is synchronised before the old one is removed.",
     )
 
 
@@ -261,10 +261,10 @@ def _after_facts(given: dict[str, Any]) -> Markup:
         ("moves arrived", (figure(done["arrived"], "count"), " of ", figure(done["planned"], "count"))),
         ("busiest node over mean", (
             figure(balance["before"], "ratio"), " ", ARROW, " ", tag("b", figure(balance["measured"], "ratio")))),
-        ("was predicted", figure(balance["predicted"], "ratio")),
+        ("predicted ratio", figure(balance["predicted"], "ratio")),
         ("mean error", figure(error["cpu_mean"], "share")),
         ("largest error", figure(error["cpu_max"], "share")),
-        ("load now, of then", figure(error["load_change"], "share")),
+        ("load, relative to the prediction", figure(error["load_change"], "share")),
     ]  # fmt: skip
     if done["gone"]:
         pairs.append(("queues gone since", figure(done["gone"], "count")))
@@ -298,12 +298,12 @@ def _after_queues(queues: list[dict[str, Any]]) -> Content:
 
     late = sorted(queues, key=lambda queue: (queue["is_arrived"] is not False, queue["n"]))[:MOVES_MAX]
     return [
-        tag("h3", "The queues that were to move"),
+        tag("h3", "The queues of the plan"),
         tag(
             "p",
-            "The predicted change is what the node gets: the CPU of a master, less that of the mirror which it had.",
+            "The predicted change is the CPU that the node gains: that of a master, minus that of its former mirror.",
             class_="more",
         ),
-        rows_table("after-queues", late, cells, "The queues that were to move"),
+        rows_table("after-queues", late, cells, "The queues of the plan"),
         bounded(MOVES_MAX, len(queues), "queues"),
     ]

@@ -136,7 +136,7 @@ def nodes(document: dict[str, Any]) -> Markup | None:
         "Nodes",
         rows_table("nodes", picked, cells, "How much of its capacity each node uses"),
         bounded(len(picked), len(listed), "nodes"),
-        note="CPU and loop lag are of the last minutes of the window, all else is of its end.",
+        note="CPU and loop lag are those of the window's last minutes; all other figures are those of its end.",
     )
 
 
@@ -197,7 +197,7 @@ def forecasts(document: dict[str, Any]) -> Markup | None:
             tag("details", tag("summary", "No forecast for ", figure(len(quiet), "count")), _quiet(quiet))
         )
     return section(
-        "forecasts", "What is coming", content, note="Straight lines through minute means: approximate."
+        "forecasts", "Forecasts", content, note="Straight lines, fitted to the means of minutes: approximate."
     )
 
 
@@ -248,7 +248,7 @@ def _rate(kind: str) -> str:
 
 
 def _used(share: float | None) -> Content:
-    """Return a meter without a figure of its own: the figures stand before it."""
+    """Return a meter without a figure, because the figures stand before it."""
     if share is None:
         return None
     return svg.meter(share, title=f"{shown(share, 'share')} used", level=level_of(share))
@@ -270,7 +270,7 @@ def _quiet(quiet: list[dict[str, Any]]) -> Markup:
             ("Limit of", str(one.get("resource")), ""),
             ("Now", figure(one.get("now"), kind), "number"),
             ("Limit", figure(one.get("limit"), kind), "number"),
-            ("Why there is none", str(one.get("why_not") or ""), ""),
+            ("Reason", str(one.get("why_not") or ""), ""),
         ]
 
     return rows_table("no-forecast", quiet[:FORECASTS_MAX], cells, "Limits without a forecast")
@@ -287,10 +287,10 @@ def coverage(document: dict[str, Any]) -> Markup | None:
         ("expected", "records expected"),
         ("seen", "seen"),
         ("late", "late"),
-        ("duplicates", "twice, counted once"),
-        ("unknown_versions", "of a version that is not known"),
+        ("duplicates", "duplicates, counted once"),
+        ("unknown_versions", "of an unknown version"),
         ("torn_lines", "torn lines"),
-        ("skipped_queues", "suspicious queues not looked at"),
+        ("skipped_queues", "suspicious queues not examined"),
     ):
         if is_number(given.get(key)):
             facts.append(tag("div", tag("dt", text), tag("dd", figure(given[key], "count"))))
@@ -311,7 +311,7 @@ def coverage(document: dict[str, Any]) -> Markup | None:
         text = tag("p", tag("b", figure(share, "share")), " of the expected telemetry was seen")
         meter = tag("div", text, drawn, class_="seen-share")
     return section(
-        "coverage", "What was not seen", meter, tag("dl", facts, class_="evidence") if facts else None,
+        "coverage", "Telemetry that was not seen", meter, tag("dl", facts, class_="evidence") if facts else None,
         _gaps(document), files,
     )  # fmt: skip
 
@@ -332,7 +332,7 @@ def _gaps(document: dict[str, Any]) -> Content:
         if begin and end and low and high:
             piece = [(low.timestamp(), high.timestamp())]
             drawn = svg.spans(
-                piece, begin.timestamp(), end.timestamp(), title="the part of the window without it"
+                piece, begin.timestamp(), end.timestamp(), title="the part of the window without telemetry"
             )
             made.append(("In the window", drawn, "span-cell"))
         return made
@@ -369,4 +369,4 @@ def sources(document: dict[str, Any]) -> Markup:
     if plan.get("expires"):
         pairs.append(("Expires", (when(plan["expires"]), " UTC")))
     listed = (tag("div", tag("dt", label), tag("dd", value)) for label, value in pairs)
-    return section("sources", "Where this comes from", tag("dl", listed, class_="evidence is-sources"))
+    return section("sources", "Sources", tag("dl", listed, class_="evidence is-sources"))

@@ -1,6 +1,6 @@
-"""Series of a health document as charts: few enough points to draw, and the figures that describe them.
+"""This module makes charts of the series of a health document: few enough points to draw, and their main figures.
 
-A chart of the report document: {"id","title","kind","limit"?,"lines":[{"name","ts","values","min","mean","max",
+A chart in the report document is {"id","title","kind","limit"?,"lines":[{"name","ts","values","min","mean","max",
 "last"}]}; ts in seconds since 1970, a value is None where nothing was seen. Source: spark §3.6.
 """
 

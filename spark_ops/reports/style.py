@@ -1,6 +1,6 @@
-"""The one style sheet of a report: light and dark by the reader's setting, phones, paper.
+"""The style sheet of a report follows the reader's light or dark setting, and fits phones and paper.
 
-Colours are those of the management UI (css/theme.css). There is no address, no font of its own, no motion.
+Colours are those of the management UI (css/theme.css). It has no URLs, no fonts of its own and no motion.
 """
 
 from typing import Final

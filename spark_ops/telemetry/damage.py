@@ -1,8 +1,8 @@
-"""Files of telemetry whose footer is intact and whose pages are not, and the record of them below a root.
+"""This module finds telemetry files with an intact footer and damaged pages, and records them below a root.
 
-A footer tells nothing about the pages. A job that fails in a file therefore looks for damaged files (`is_damaged`),
-records them in `<root>/_damaged.json`, and begins again without them. Readers leave the recorded files out and say
-so, as they do with torn files. A file that is replaced by one of another size is read again.
+An intact footer does not prove intact pages. A job that fails in a file therefore looks for damaged files
+(`is_damaged`), records them in `<root>/_damaged.json`, and starts again without them. Readers leave the recorded files
+out and report them, as they do with torn files. A file that is replaced by one of another size is read again.
 Source: spark §2.7.
 """
 

@@ -125,7 +125,7 @@ def test_replacing_a_dead_node(cluster: Cluster) -> None:
         return "alone\tdown\t" in cluster.run(page.block("sh", "## 1. What is lost with it"), first)
 
     wait_until(is_known)
-    cluster.run(page.block("sh", "## 2. Forget the dead one"), first)
+    cluster.run(page.block("sh", "## 2. Forget the dead node"), first)
     cluster.run(page.block("sh", "## 3. Start the new one"), third)
     wait_until(cluster.is_whole)
     assert "\nmirrored\t" in cluster.run(page.block("sh", "## 4. Copies and masters"), first)
@@ -142,7 +142,7 @@ def test_the_old_node_with_its_disk(cluster: Cluster) -> None:
     page = _page(data)
     cluster.nodes[third].kill()
     wait_until(lambda: cluster.counts_as_down(third))
-    cluster.run(page.block("sh", "## 2. Forget the dead one"), first)
+    cluster.run(page.block("sh", "## 2. Forget the dead node"), first)
     start = "systemctl start fluffle"
     assert start in page.block("sh", "## 3. Start the new one")
     cluster.run(start, third)

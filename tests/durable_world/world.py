@@ -33,7 +33,7 @@ from node.broker.broker import Broker
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.replicated_log import DurableLog
-from node.client.connection import Connection
+from node.client.base_connection import BaseConnection
 from node.client.settings import BrokerSettings
 from node.queue.paging import Pager
 from node.queue.queue import Queue
@@ -81,7 +81,7 @@ class DurableWorld(World):
         """What the store found to be unreadable: path, offset, description."""
         self.errors: list[OSError] = []
         """With which the store broke."""
-        self.clients: dict[Connection, Client] = {}
+        self.clients: dict[BaseConnection, Client] = {}
         self.now = START - _CLOCK_JUMP_S
         self.wall_s = EPOCH_S
         self.is_up = False

@@ -1,4 +1,4 @@
-"""An agent in the process of a test, which is asked over its control socket."""
+"""This module runs an agent in the process of a test, which sends it requests over its control socket."""
 
 import asyncio
 import tempfile
@@ -39,7 +39,7 @@ def environ_of(directory: Path) -> dict[str, str]:
 
 
 def serve(directory: Path, asks: Callable[["Asker"], None]) -> Agent:
-    """Run an agent, and meanwhile `asks` in a thread, as the command line would."""
+    """Run an agent, and `asks` in a thread at the same time, as the command line would."""
 
     async def run() -> Agent:
         agent = Agent(config_for(directory), Operations, environ=environ_of(directory))

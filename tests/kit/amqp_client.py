@@ -1,4 +1,4 @@
-"""A synchronous AMQP 0-9-1 client of raw frames, for tests that want to be wrong on purpose.
+"""A synchronous AMQP 0-9-1 client that sends raw frames, also invalid ones.
 
 It hides nothing: every frame that arrives must be asked for, and one that was not expected fails the test
 with both spelled out. Methods are the records of `node.amqp.methods`; fields that a test does not name have
@@ -39,14 +39,14 @@ Text = str | re.Pattern[str]
 
 
 class Address(Protocol):
-    """Where a server listens; `Server` is one."""
+    """The address on which a server listens; `Server` is one."""
 
     host: str
     port: int
 
 
 class Frame(NamedTuple):
-    """One frame as it came, without the end octet."""
+    """A received frame, without the end octet."""
 
     type: int
     channel: int
@@ -74,22 +74,22 @@ class Content:
 
 
 class ConnectionEnded(AssertionError):
-    """The server ended the TCP connection where the test did not expect it."""
+    """The server ended the TCP connection when the test did not expect it."""
 
 
 class NothingArrived(AssertionError):
-    """No frame came in time."""
+    """No frame arrived in time."""
 
 
 def frame(frame_type: int, channel: int, payload: bytes, end: int = FRAME_END) -> bytes:
-    """The bytes of a frame, also of a wrong one."""
+    """Return the bytes of a frame, which may be invalid."""
     return _FRAME_HEAD.pack(frame_type, channel, len(payload)) + payload + bytes([end])
 
 
 def content_header(
     body_size: int, properties: Properties | bytes = b"\0\0", class_id: int = 60, weight: int = 0
 ) -> bytes:
-    """The payload of a header frame. `properties` as bytes are flags and values, not checked."""
+    """Return the payload of a content header frame.   properties: as bytes they are flags and values, unchecked."""
     raw = properties if isinstance(properties, bytes) else encode_properties(properties)
     return _CONTENT_HEAD.pack(class_id, weight, body_size) + raw
 
@@ -129,14 +129,14 @@ class Connection:
     # The handshake, step by step.
 
     def handshake(self) -> None:
-        """All steps with the values given to the constructor."""
+        """Do all steps of the handshake with the values given to the constructor."""
         self.start()
         self.send_start_ok()
         self.tune()
         self.open_vhost()
 
     def start(self) -> methods.ConnectionStart:
-        """Send the protocol header, take connection.start."""
+        """Send the protocol header and receive connection.start."""
         self.send_bytes(PROTOCOL_HEADER)
         return self.expect(methods.ConnectionStart)
 
@@ -154,7 +154,7 @@ class Connection:
         )
 
     def tune(self) -> methods.ConnectionTune:
-        """Take connection.tune, answer with the constructor's values."""
+        """Receive connection.tune and answer with the constructor's values."""
         offer = self.expect(methods.ConnectionTune)
         self.send(
             methods.ConnectionTuneOk,
@@ -212,13 +212,13 @@ class Connection:
     # Receiving.
 
     def read_frame(self, timeout: float = TIMEOUT_S) -> Frame:
-        """The next frame of any channel, heartbeats too."""
+        """Return the next frame of any channel, including heartbeats."""
         if self._waiting:
             return self._waiting.pop(0)
         return self._receive_frame(time.monotonic() + timeout)
 
     def next_frame(self, channel: int, timeout: float = TIMEOUT_S) -> Frame:
-        """The next frame of this channel, heartbeats excluded; others are kept for those who ask for them.
+        """Return the next frame of this channel but heartbeats; frames of other channels are kept for later.
 
         A connection.close fails at once whoever waits on another channel than 0.
         """
@@ -235,7 +235,7 @@ class Connection:
             assert not closes, f"waited on channel {channel}, but {arrived}"
 
     def expect(self, method_type: type[M], channel: int = 0, timeout: float = TIMEOUT_S) -> M:
-        """The next frame of the channel is this method."""
+        """Check that the next frame of the channel is this method, and return it."""
         arrived = self.next_frame(channel, timeout)
         assert arrived.type == FRAME_METHOD, f"expected {method_type.__name__}, got {arrived}"
         method = decode_method(arrived.payload)
@@ -243,7 +243,7 @@ class Connection:
         return method
 
     def expect_content(self, method_type: MethodType, channel: int, timeout: float = TIMEOUT_S) -> Content:
-        """The next frames of the channel are this method, a header and the whole body."""
+        """Check that the next frames are this method, a header and the whole body; return the content."""
         method = self.expect(method_type, channel, timeout)
         header = self.next_frame(channel)
         assert header.type == FRAME_HEADER, f"expected a content header, got {header}"
@@ -268,7 +268,7 @@ class Connection:
         raise AssertionError(f"expected nothing, got {arrived}")
 
     def expect_channel_close(self, channel: int, code: int, text: Text, failed: MethodType | None) -> None:
-        """The next frame of the channel is channel.close with all of this; answer it.
+        """Check that the next frame of the channel is channel.close with these arguments, and answer it.
 
         failed: the method whose ids the close carries; None for 0, 0.
         """
@@ -309,7 +309,7 @@ class Connection:
     # The end.
 
     def close(self) -> None:
-        """Close as a well-behaved client does."""
+        """Close the connection by the protocol."""
         self.send(methods.ConnectionClose, reply_code=200, reply_text="Goodbye")
         self.expect(methods.ConnectionCloseOk)
         self.socket.close()
@@ -374,12 +374,12 @@ class Channel:
         return self.connection.expect(method_type, self.number, timeout)
 
     def call(self, method_type: MethodType, **fields: Any) -> Any:
-        """Send a method and take its `-ok`."""
+        """Send a method and return its `-ok`."""
         self.send(method_type, **fields)
         return self.expect(getattr(methods, method_type.__name__ + "Ok"))
 
     def sync(self) -> None:
-        """A round trip that changes nothing: the next frame of the channel must be its answer.
+        """Make a round trip that changes nothing, and check that the next frame of the channel is its answer.
 
         What the server sends on its own from other processes (RabbitMQ's deliveries) may still come later.
         """
@@ -400,17 +400,17 @@ class Channel:
         )
 
     def declare(self, queue: str = "", **fields: Any) -> str:
-        """Declare a queue, give its name."""
+        """Declare a queue and return its name."""
         name: str = self.call(methods.QueueDeclare, queue=queue, **fields).queue
         return name
 
     def consume(self, queue: str, **fields: Any) -> str:
-        """Start a consumer, give its tag."""
+        """Start a consumer and return its tag."""
         tag: str = self.call(methods.BasicConsume, queue=queue, **fields).consumer_tag
         return tag
 
     def get(self, queue: str, *, no_ack: bool = True) -> Content | None:
-        """basic.get; None when the queue is empty."""
+        """Return the message of one basic.get; None if the queue is empty."""
         self.send(methods.BasicGet, queue=queue, no_ack=no_ack)
         arrived = self.connection.next_frame(self.number)
         self.connection._waiting.insert(0, arrived)
@@ -420,7 +420,7 @@ class Channel:
         return self.expect_content(methods.BasicGetOk)
 
     def wait_get(self, queue: str, *, no_ack: bool = True, within: float = TIMEOUT_S) -> Content:
-        """basic.get again and again until there is a message."""
+        """Send basic.get repeatedly until there is a message, and return it."""
         deadline = time.monotonic() + within
         while (content := self.get(queue, no_ack=no_ack)) is None:
             assert time.monotonic() < deadline, f"no message in {queue!r} within {within} s"
@@ -431,14 +431,14 @@ class Channel:
         return self.connection.expect_content(method_type, self.number, timeout)
 
     def deliver(self, timeout: float = TIMEOUT_S) -> Content:
-        """The next frames are a delivery."""
+        """Check that the next frames are a delivery, and return it."""
         return self.expect_content(methods.BasicDeliver, timeout)
 
     def expect_nothing(self, seconds: float = 0.2) -> None:
         self.connection.expect_nothing(seconds, self.number)
 
     def expect_close(self, code: int, text: Text, failed: MethodType | None) -> None:
-        """See `Connection.expect_channel_close`."""
+        """Check that the next frame of this channel is channel.close with these arguments, and answer it."""
         self.connection.expect_channel_close(self.number, code, text, failed)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What hostile clients send: buffers that are built before the attack, and floods of them."""
+"""Hostile clients send buffers that are built before the attack, and floods of them."""
 
 import socket
 import time
@@ -22,17 +22,17 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 def method(channel: int, sent: methods.Method) -> bytes:
-    """The frame of a method."""
+    """Return the frame of a method."""
     return frame(FRAME_METHOD, channel, encode_method(sent))
 
 
 def many(channel: int, sent: Iterable[methods.Method]) -> bytes:
-    """The frames of methods on one channel."""
+    """Return the frames of methods on one channel."""
     return b"".join(method(channel, each) for each in sent)
 
 
 def announce(channel: int, body_size: int, routing_key: str = "nowhere") -> bytes:
-    """A publish up to its content header: the body is still to come."""
+    """Return a publish up to its content header, without the body."""
     head = method(channel, methods.BasicPublish(routing_key=routing_key))
     return head + frame(FRAME_HEADER, channel, content_header(body_size))
 
@@ -46,7 +46,7 @@ def publish(
     properties: Properties | bytes = b"\0\0",
     mandatory: bool = False,
 ) -> bytes:
-    """A publish whose body fits one frame."""
+    """Return a publish whose body fits one frame."""
     head = methods.BasicPublish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     whole = method(channel, head) + frame(FRAME_HEADER, channel, content_header(len(body), properties))
     return whole + (frame(FRAME_BODY, channel, body) if body else b"")
@@ -74,7 +74,7 @@ def flood(victim: socket.socket, data: bytes, *, seconds: float, most: int = 1 <
 
 
 def deaf(node: NodeProcess) -> Connection:
-    """An open connection with channel 1, whose client will read nothing more."""
+    """Return an open connection with channel 1, whose client reads nothing more."""
     connection = Connection(node)
     connection.channel(1)
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, DEAF_BUFFER_BYTES)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Address(Protocol):
-    """Where a server listens."""
+    """The address on which a server listens."""
 
     host: str
     port: int
@@ -35,18 +35,18 @@ class Address(Protocol):
 def amqp_url(
     server: Address, vhost: str = "/", *, user: str = "guest", scheme: str = "amqp", query: str = ""
 ) -> str:
-    """The server's URL for a user whose password is its name, as guest's is."""
+    """Return the server's URL for a user whose password is the user's name, such as guest."""
     return f"{scheme}://{user}:{user}@{server.host}:{server.port}/{quote(vhost, safe='')}{query}"
 
 
 def oslo_url(*servers: Address, vhost: str = "/") -> str:
-    """The transport URL of oslo.messaging, which takes several hosts."""
+    """Return the transport URL of oslo.messaging, which accepts several hosts."""
     hosts = ",".join(f"guest:guest@{server.host}:{server.port}" for server in servers)
     return f"rabbit://{hosts}/{quote(vhost, safe='')}"
 
 
 def free_address() -> Address:
-    """An address of this machine at which nobody listens, for a host that is down."""
+    """Return an address of this machine on which no process listens, in the place of a host that is down."""
     return _Endpoint(HOST, free_port())
 
 
@@ -82,7 +82,7 @@ class Process:
         return self._log.read_text(errors="replace")
 
     def wait_for_output(self, text: str) -> None:
-        """Wait until it has printed the text; fails with all it printed."""
+        """Wait until the process has printed the text; fail with its whole output if it ends before."""
         deadline = time.monotonic() + TIMEOUT_S
         while text not in self.output:
             ended = self._process.poll() is not None
@@ -91,20 +91,20 @@ class Process:
             time.sleep(POLL_S)
 
     def terminate(self) -> None:
-        """Ask it to end: SIGTERM."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         self._process.kill()
         self._process.wait()
 
     def wait(self) -> int:
-        """Wait for its end. Returns: the exit code."""
+        """Wait for the end of the process. Returns: the exit code."""
         return self._process.wait(TIMEOUT_S)
 
     def end(self) -> None:
-        """End it, gently if it lets us; harmless when it has ended."""
+        """End the process, with SIGTERM if that works. It may have ended before."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -126,7 +126,7 @@ class Relay:
         self._threads[0].start()
 
     def unplug(self) -> None:
-        """End all connections at once, with no word of AMQP, and refuse new ones."""
+        """Close all sockets at once, without a close of AMQP, and refuse new connections."""
         self.plug_into(None)
 
     def plug_into(self, server: Address | None) -> None:
@@ -164,7 +164,7 @@ class Relay:
 
 @contextlib.contextmanager
 def relay_to(server: Address) -> Iterator[Relay]:
-    """A relay for the time of the block."""
+    """Yield a relay for the time of the block."""
     relay = Relay(server)
     try:
         yield relay
@@ -173,7 +173,7 @@ def relay_to(server: Address) -> Iterator[Relay]:
 
 
 def _dial(server: Address | None) -> socket.socket | None:
-    """A connection to the server; None when there is none or it is down."""
+    """Return a connection to the server; None if no server is set or it is down."""
     if server is None:
         return None
     try:

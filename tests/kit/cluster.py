@@ -26,7 +26,7 @@ from tests.kit.world import Client, World
 
 
 class NodeLog:
-    """The shared log as one node sees it."""
+    """The part of the shared log that one node has applied, and its interface for the broker."""
 
     def __init__(self, cluster: "Cluster", name: str) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class NodeLog:
 
 
 class Node(World):
-    """One broker of the cluster.   applied: commands of the log.   congested: nodes the way to which is."""
+    """One broker of the cluster.   applied: commands of the log.   congested: nodes whose links are full."""
 
     def __init__(self, cluster: "Cluster", name: str) -> None:
         self.cluster = cluster
@@ -69,11 +69,11 @@ class Node(World):
         self.cluster.frames.setdefault((self.name, to), deque()).append(frame)
 
     def entered(self, incarnation: int) -> None:
-        """The cluster has let it in."""
+        """Note that the cluster has accepted the node."""
         self.incarnation = incarnation
 
     def receive(self, origin: str, frames: list[bytes]) -> None:
-        """Frames come from another node."""
+        """Handle frames from another node."""
         self.broker.now = self.now
         self.peers.receive(origin, frames)
 
@@ -90,7 +90,7 @@ class Node(World):
 
 
 class Cluster:
-    """Nodes that are up, by name.   is_ring_held: what masters do reaches no mirror, and no view changes for that.
+    """The nodes that are up, by name.   is_ring_held: operations of masters reach no mirror, and no view changes.
 
     is_refilled: every node gets a copy of each mirrored queue.
     """
@@ -116,7 +116,7 @@ class Cluster:
         return iter(self.nodes.values())
 
     def start(self, name: str) -> Node:
-        """A node starts, knowing what was committed."""
+        """Start a node with all committed commands."""
         node = self._make(name)
         if node.applied > 3:
             self._show_everything(node)
@@ -130,7 +130,7 @@ class Cluster:
         return node
 
     def _make(self, name: str) -> Node:
-        """A node with the metadata of all that is in the log. Its broker has heard of nothing yet."""
+        """Make a node with the metadata of all commands in the log. Its broker has had no events yet."""
         node = self.kind(self, name)
         catalogue = node.broker.catalogue
         for command, *_ in self.log:
@@ -145,7 +145,7 @@ class Cluster:
         node.broker.react(list(everything(node.broker.catalogue)))
 
     def join(self, name: str) -> Node:
-        """A further node becomes a member and starts."""
+        """Add another member and start it."""
         self.log.append((PutMember(name, f"{name}:1", name, "disc"), name, 0, None))
         self.settle()
         return self.start(name)
@@ -165,7 +165,7 @@ class Cluster:
             self.log.append((NodeDown(name, node.incarnation), "", 0, None))
 
     def stop(self, name: str) -> None:
-        """A node stops in good order, its clients gone."""
+        """Stop a node cleanly, after its clients have left."""
         node = self.nodes[name]
         for client in list(node.clients.values()):
             client.lose()
@@ -176,14 +176,14 @@ class Cluster:
         self.log.append((NodeDown(name, node.incarnation, is_clean=True), "", 0, None))
 
     def is_up(self, name: str, incarnation: int) -> bool:
-        """Whether a node lives."""
+        """Return whether a node runs."""
         node = self.nodes.get(name)
         return node is not None and node.incarnation in (0, incarnation)
 
     # --- moving on ---
 
     def apply(self, name: str) -> bool:
-        """A node applies the next command, if there is one."""
+        """Let a node apply the next command, if there is one."""
         node = self.nodes[name]
         if node.applied == len(self.log):
             return False
@@ -206,7 +206,7 @@ class Cluster:
             on_applied(result)
 
     def deliver(self, origin: str, to: str, count: int = 1 << 30) -> int:
-        """Move frames from one node to another; how many there were."""
+        """Move frames from one node to another. Returns: their number."""
         frames = self.frames.get((origin, to))
         if not frames or to not in self.nodes:
             return 0
@@ -215,7 +215,7 @@ class Cluster:
         return len(moved)
 
     def settle(self) -> None:
-        """Run all turns, and unless things are held apply and deliver until nothing is left to do."""
+        """Run all turns; unless held, apply commands and deliver frames until nothing is left to do."""
         for _ in range(10_000):
             for node in self:
                 node.turn()
@@ -235,7 +235,7 @@ class Cluster:
         raise AssertionError("it never ends")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, everywhere."""
+        """Advance the time of all nodes."""
         for node in self:
             World.advance(node, seconds)
         self.settle()
@@ -248,7 +248,7 @@ class Cluster:
         self.settle()
 
     def declare(self, home: str, name: str, arguments: Table | None = None, **flags: bool) -> None:
-        """A queue that lives on a node, and nobody else knows."""
+        """Declare a queue whose home is this node."""
         client = self[home].client()
         answer = client.ask(1, QueueDeclare(queue=name, arguments=arguments or {}, **flags))
         assert answer is not None
@@ -256,7 +256,7 @@ class Cluster:
         self.settle()
 
     def declare_mirrored(self, name: str, *nodes: str, arguments: Table | None = None, **flags: bool) -> None:
-        """A durable queue with copies on some nodes, its master on the first."""
+        """Declare a durable queue with copies on these nodes, its master on the first."""
         durable = flags.pop("durable", True)
         self.submit(
             DeclareQueue(
@@ -272,14 +272,14 @@ class Cluster:
         )
 
     def change_view(self, name: str, change: Callable[[View], ViewChange]) -> None:
-        """Have the view of a queue changed, as its master would."""
+        """Change the view of a queue, as its master would."""
         record = next(iter(self)).broker.catalogue.queue("/", name)
         assert record is not None
         assert record.view is not None
         self.submit(ChangeView("/", name, record.uid, change(record.view)))
 
     def transfer(self, name: str, to: str) -> None:
-        """The master moves."""
+        """Move the master to another node."""
 
         def moved(view: View) -> TransferMaster:
             member = view.member_on(to)
@@ -289,7 +289,7 @@ class Cluster:
         self.change_view(name, moved)
 
     def check_idle(self) -> None:
-        """Nobody keeps anything for anybody."""
+        """Check that no node keeps data for another one."""
         for node in self:
             assert node.faults == []
             assert node.peers.is_idle, node.name
@@ -301,7 +301,7 @@ RING = b"\x00ring"
 
 
 class RingNode(Node):
-    """One broker with the real mirrors."""
+    """One broker with the real code of mirrors."""
 
     mirrors: RingMirrors  # type: ignore[assignment]
 
@@ -331,7 +331,7 @@ class RingNode(Node):
 
 
 class RingCluster(Cluster):
-    """Nodes with the real mirrors. These move by themselves: nothing has to help them."""
+    """A cluster of nodes with the real code of mirrors, which needs no steps of the test."""
 
     nodes: dict[str, RingNode]  # type: ignore[assignment]
     kind = RingNode
@@ -342,6 +342,6 @@ class RingCluster(Cluster):
 
 
 def client_of(node: Node, *channels: int) -> Client:
-    """A client that hears of cancelled consumers."""
+    """Return a client that is notified of cancelled consumers."""
 
     return node.client(*channels, capabilities={"consumer_cancel_notify": boolean(True)})

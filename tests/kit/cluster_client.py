@@ -17,11 +17,11 @@ CALL_S: Final = 15.0
 
 
 class Stuck(Lost):
-    """No answer within the limit."""
+    """No answer arrived within the limit."""
 
 
 class ClusterChannel(Channel):
-    """A channel whose consumers may be cancelled by the node.   on_cancel: for the tag of such a consumer."""
+    """A channel whose consumers the node may cancel.   on_cancel: called with the tag of such a consumer."""
 
     def __init__(self, client: "ClusterClient", number: int) -> None:
         super().__init__(client, number)
@@ -54,7 +54,7 @@ class ClusterChannel(Channel):
 
 
 class ClusterClient(Client):
-    """A connection to one node.   node: its index, for whoever asks."""
+    """A connection to one node.   node: the index of the node."""
 
     node: int = -1
 
@@ -112,6 +112,6 @@ class ClusterClient(Client):
 
 
 def code_of(lost: Lost) -> int:
-    """The reply code that the node gave, 0 if the connection just ended."""
+    """Return the reply code that the node gave; 0 if the connection ended without one."""
     start = str(lost)[:3]
     return int(start) if start.isdigit() else 0

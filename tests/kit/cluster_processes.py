@@ -1,4 +1,4 @@
-"""Nodes of a cluster, each a process of its own on loopback, asked over their control sockets."""
+"""Nodes of a cluster, each in its own process on loopback; tests use their control sockets."""
 
 import os
 import tempfile
@@ -18,7 +18,7 @@ WAIT_S: Final = 30.0
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
-    """Wait for something to be so."""
+    """Wait until a condition is true."""
 
     def look() -> object:
         try:
@@ -30,7 +30,7 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S)
 
 
 class MemberProcess(NodeProcess):
-    """One node: `NAME@localhost`, in `directory/NAME`.
+    """One node, called `NAME@localhost`, with its data in `directory/NAME`.
 
     command: `start`, or `witness`, which has no clients.   is_plain: it belongs to no cluster.
     formation: the nodes that it forms a cluster with, by their `seed`; `options` come last on its command line.
@@ -47,7 +47,7 @@ class MemberProcess(NodeProcess):
 
     @property
     def seed(self) -> str:
-        """As cluster_formation names it."""
+        """The node's name and address, as in the keys of cluster_formation."""
         return f"{self.name}:{self.peer_port}"
 
     def launch(self, settings: Mapping[str, str] | None = None) -> None:
@@ -67,7 +67,7 @@ class MemberProcess(NodeProcess):
         self._spawn([*command, *self.options], environ)
 
     def wait_ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until the node serves clients."""
         until(
             lambda: self.ask("status")["is_running"],
             f"{self.name} serves: {self.log_text()[-3000:]}",
@@ -75,12 +75,12 @@ class MemberProcess(NodeProcess):
         )
 
     def ask(self, operation: str, *, timeout_s: float = 30.0, **arguments: object) -> Any:
-        """A control operation. Raises: ControlError."""
+        """Return the result of a control operation. Raises: ControlError."""
         assert self.exit_code is None, self.log_text()[-3000:]
         return request(str(self.data), operation, arguments, timeout_s=timeout_s)
 
     def fails(self, operation: str, **arguments: object) -> tuple[int, str]:
-        """A control operation that is refused: exit code and text."""
+        """Return the exit code and the text of a control operation that is refused."""
         try:
             result = self.ask(operation, **arguments)
         except ControlError as error:
@@ -89,14 +89,14 @@ class MemberProcess(NodeProcess):
 
 
 class ClusterProcesses:
-    """Nodes that are killed at the end."""
+    """The nodes of a cluster, which are killed at the end."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.all: list[MemberProcess] = []
 
     def make(self, name: str, **options: Any) -> MemberProcess:
-        """One more, not started yet."""
+        """Make another node, not started."""
         process = MemberProcess(self.directory, name, **options)
         self.all.append(process)
         return process
@@ -104,7 +104,7 @@ class ClusterProcesses:
     def formed(
         self, *names: str, environments: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     ) -> list[MemberProcess]:
-        """Nodes that form a cluster by their configuration, started all at once.
+        """Start nodes at once that form a cluster by their configuration, and return them.
 
         environments: what some of them have in theirs, by name.
         """
@@ -122,7 +122,7 @@ class ClusterProcesses:
         return nodes
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill all nodes that still run."""
         for process in self.all:
             process.kill()
 
@@ -139,7 +139,7 @@ def cluster_processes(directory: Path | None = None) -> Iterator[ClusterProcesse
 
 
 def until_running(node: MemberProcess, nodes: Sequence[MemberProcess]) -> None:
-    """Wait until a node sees that these run, and no others."""
+    """Wait until a node reports exactly these nodes as running."""
     names = {each.name for each in nodes}
     until(
         lambda: set(node.ask("cluster_status")["running_nodes"]) == names,

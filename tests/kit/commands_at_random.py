@@ -1,4 +1,4 @@
-"""Commands for property tests, and what of a catalogue they should have made durable."""
+"""Random commands for property tests, and the part of a catalogue that must be durable."""
 
 from dataclasses import fields, is_dataclass
 from types import UnionType
@@ -112,7 +112,7 @@ def _value(annotation: Any) -> st.SearchStrategy[Any]:
 
 
 def any_of(cls: Any) -> st.SearchStrategy[Any]:
-    """Objects of one class, e.g. a command, with any values that its annotations allow."""
+    """Return a strategy for objects of one class, such as a command, with all values that its annotations allow."""
     return st.builds(cls, **{field.name: _value(field.type) for field in fields(cls)})
 
 
@@ -229,7 +229,7 @@ histories = st.lists(_topology | _topology | _operators, max_size=60)
 
 
 def durable_part(catalogue: Catalogue) -> object:
-    """What a restart should give of a catalogue, as a value that is equal for an equal part."""
+    """Return the part of a catalogue that must survive a restart, as a value that can be compared."""
     return {
         "users": _sorted(catalogue.users()),
         "permissions": _sorted(catalogue.permissions()),
@@ -269,7 +269,7 @@ def _sorted(records: Any) -> list[str]:
 
 
 def build(history: list[Command[Any]]) -> Catalogue:
-    """A catalogue to which these commands were applied."""
+    """Return a catalogue to which these commands were applied."""
     catalogue = Catalogue()
     for command in history:
         catalogue.apply(command)

@@ -1,4 +1,4 @@
-"""A configuration from text, as a node would load it."""
+"""This module makes a configuration from text, as a node would load it."""
 
 import fnmatch
 from collections.abc import Mapping

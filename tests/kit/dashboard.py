@@ -1,4 +1,4 @@
-"""The dashboard for our own metrics: its file and what it asks for."""
+"""This module reads the dashboard of Fluffle's own metrics, and lists the metrics that it uses."""
 
 import json
 from typing import Any

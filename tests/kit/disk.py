@@ -1,4 +1,4 @@
-"""A disk in memory that executes the store's steps when a test says so, and can lose what a real one may lose.
+"""A disk in memory that executes the store's steps when a test says so, and can lose what a real disk may lose.
 
     disk.step()      one step of the job at the head, and the answer if that was its last one
     disk.settle()    all jobs, and those that their answers bring up
@@ -42,7 +42,7 @@ class PowerLost(Exception):
 
 
 class _File:
-    """A file, whatever its name is. unsynced: appends since the last sync."""
+    """A file, which has no name of its own.   unsynced: appends since the last sync."""
 
     def __init__(self, synced: bytes = b"") -> None:
         self.synced = bytearray(synced)
@@ -62,7 +62,7 @@ class _File:
 
 @dataclass(eq=False)
 class _Change:
-    """A change of names in one directory: each name with what it means from now on (None: nothing).
+    """A change of names in one directory: each name with its new entry (None: removed).
 
     after: a change elsewhere without which this one can't have happened.
     """
@@ -73,7 +73,7 @@ class _Change:
 
 @dataclass(eq=False)
 class _Directory:
-    """names: as a program sees them.   synced: what was safe at the last SyncDir.   changes: since then."""
+    """A directory.   names: as a program sees them.   synced: as of the last SyncDir.   changes: since then."""
 
     names: dict[str, "_File | _Directory"] = field(default_factory=dict)
     synced: dict[str, "_File | _Directory"] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class SimulatedDisk:
 
     @property
     def pending_bytes(self) -> int:
-        """See `Disk.pending_bytes`."""
+        """The bytes of submitted jobs that are not executed yet."""
         return sum(
             len(part)
             for job in self._jobs
@@ -159,12 +159,12 @@ class SimulatedDisk:
         done: Callable[[list[Any]], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        """See `Disk.submit`."""
+        """Submit a job, which waits until a test lets it be executed."""
         assert not self._is_gone, "the power is off"
         self._jobs.append(_Job(list(steps), done, failed))
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """See `Disk.run`."""
+        """Execute steps at once."""
         assert not self._is_gone, "the power is off"
         assert not self._jobs, "the thread has the files"
         results = []
@@ -177,12 +177,12 @@ class SimulatedDisk:
         return results
 
     def names(self, directory: str) -> list[str]:
-        """See `Disk.names`."""
+        """Return the names in a directory, sorted."""
         node = self._find(directory)
         return sorted(node.names) if isinstance(node, _Directory) else []
 
     def size(self, path: str) -> int:
-        """See `Disk.size`."""
+        """Return the size of a file in bytes."""
         return len(self._file(path))
 
     # --- what a test does ---
@@ -195,7 +195,7 @@ class SimulatedDisk:
         return self.answer() or has_moved
 
     def settle(self) -> None:
-        """Execute all jobs, and those that their answers bring up; what finds no room stays."""
+        """Execute all jobs, and those that their answers submit; jobs without space stay."""
         while self.step():
             pass
 
@@ -220,7 +220,7 @@ class SimulatedDisk:
 
     @property
     def jobs(self) -> int:
-        """How many jobs are not executed yet."""
+        """The number of jobs that are not executed yet."""
         return len(self._jobs)
 
     @property
@@ -229,15 +229,15 @@ class SimulatedDisk:
         return [step for job in self._jobs for step in job.left]
 
     def paths(self) -> list[str]:
-        """All files, sorted."""
+        """Return the paths of all files, sorted."""
         return sorted(path for path, _ in self._files())
 
     def content(self, path: str) -> bytes:
-        """All bytes of a file."""
+        """Return all bytes of a file."""
         return self._file(path).content
 
     def write(self, path: str, content: bytes) -> None:
-        """Put a file there that is safe already, with its directories; or give one that is there other bytes."""
+        """Write a file that is safe at once, with its directories; or replace the bytes of an existing one."""
         if isinstance(self._find(path), _File):
             self._replace(path, content)
             return
@@ -253,13 +253,13 @@ class SimulatedDisk:
     # --- what a disk does ---
 
     def clone(self) -> "SimulatedDisk":
-        """Another disk with the same files, in the same state; without the jobs."""
+        """Return another disk with the same files in the same state, without the jobs."""
         other = SimulatedDisk()
         other._root = deepcopy(self._root)
         return other
 
     def crash(self, random: Random, *, reorders: bool = False) -> "SimulatedDisk":
-        """The disk after a power loss now. This one is not to be used again.   reorders: see the module."""
+        """Return the disk after a power loss now. Do not use this disk again.   reorders: see the module."""
         self._is_gone = True
         other = SimulatedDisk(reorders=self._reorders)
         keeps = {
@@ -286,47 +286,47 @@ class SimulatedDisk:
         return other
 
     def cut_power_after(self, steps: int) -> None:
-        """Have the power go off, with PowerLost, when so many more steps were executed. Then `crash` or `kill`."""
+        """Raise PowerLost after this many more steps. Then call `crash` or `kill`."""
         self._power_ends_at = self.executed + steps
 
     def sync_all(self) -> None:
-        """Make all safe, as a system does by and by."""
+        """Make all data safe, as an operating system does after a while."""
         for directory in _all_directories(self._root):
             directory.sync()
         for _, file in self._files():
             file.sync()
 
     def fill_up(self, after_bytes: int = 0) -> None:
-        """Leave room for so many bytes more."""
+        """Leave space for this many more bytes."""
         self._capacity_bytes = self._used_bytes() + after_bytes
 
     def free(self) -> None:
-        """Give room without end again."""
+        """Remove the limit of space."""
         self._capacity_bytes = None
 
     def give_up(self) -> None:
-        """Have what finds no room fail from now on, as at the end of a node: see `FileDisk.drain`."""
+        """Let steps without space fail from now on, as at the end of a node: see `FileDisk.drain`."""
         self._gives_up = True
 
     def fail(self, kind: type, path: str | None = None, code: int = errno.EIO) -> None:
-        """Have the next step of a kind, on a path or on any, fail with an error that is not about room."""
+        """Let the next step of a kind, on this or any path, fail with an error other than a full disk."""
         self._faults.append((kind, path, OSError(code, "a fault that the test wants", path)))
 
     def fail_always(self, kind: type, path: str | None = None, code: int = errno.EIO) -> None:
-        """Have every step of a kind, on a path or on any, fail from now on, until `mend`."""
+        """Let every step of a kind, on this or any path, fail until `mend`."""
         self._lasting_faults.append((kind, path, OSError(code, "a fault that the test wants", path)))
 
     def hang(self) -> None:
-        """Execute nothing from now on, until `mend`; what was submitted waits."""
+        """Execute nothing until `mend`; submitted jobs wait."""
         self._hangs = True
 
     def mend(self) -> None:
-        """End what `fail_always` and `hang` began."""
+        """End the faults of `fail_always` and `hang`."""
         self._lasting_faults.clear()
         self._hangs = False
 
     def fail_sync(self, path: str | None = None) -> None:
-        """Have the next Sync fail: what it was to make safe never will be."""
+        """Let the next Sync fail: its data never becomes safe."""
         self.fail(Sync, path)
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
@@ -346,7 +346,7 @@ class SimulatedDisk:
         self._replace(path, bytes(content))
 
     def lose(self, path: str) -> None:
-        """A file is gone, and stays so after a power loss."""
+        """Remove a file, which is also gone after a power loss."""
         directory, _, name = path.rpartition("/")
         parent = self._directory(directory)
         parent.change(_Change({name: None}))
@@ -402,7 +402,7 @@ class SimulatedDisk:
             self._answers.append(lambda: self.on_stalled(error.strerror or ""))
 
     def _may_pass(self, job: _Job) -> bool:
-        """Whether the disk is full and the job is one that needs no room and touches nothing that waits."""
+        """Return whether the disk is full and the job needs no space and concerns no waiting job."""
         if not self._is_stalled or job.writes:
             return False
         before = list(self._jobs)[: self._jobs.index(job)]
@@ -410,7 +410,7 @@ class SimulatedDisk:
         return not any(self._collide(step, earlier) for step in job.left for earlier in waiting)
 
     def _collide(self, step: Step, earlier: Step) -> bool:
-        """Whether a Read, Remove or RemoveTree must not be executed before a step that was submitted earlier."""
+        """Return whether a Read, Remove or RemoveTree must wait for a step that was submitted earlier."""
         assert isinstance(step, READING)
         if isinstance(step, Read):
             if isinstance(earlier, Read):
@@ -563,7 +563,7 @@ def _is_within(path: str, above: str) -> bool:
 
 
 def _all_directories(top: _Directory) -> list[_Directory]:
-    """All that can be reached from here by old names or new ones, the inner ones first."""
+    """Return all directories that can be reached from here by old or new names, the inner ones first."""
     found: dict[_Directory, None] = {}
 
     def visit(directory: _Directory) -> None:
@@ -580,7 +580,7 @@ def _all_directories(top: _Directory) -> list[_Directory]:
 
 
 def _keep_renamed(keeps: dict[_Directory, int]) -> None:
-    """Where a file left a directory for another, it arrived there."""
+    """Keep a file that left a directory for another one: it has arrived there."""
     has_changed = True
     while has_changed:
         has_changed = False
@@ -603,7 +603,7 @@ def _survivor(
     copies: dict[_File | _Directory, _File | _Directory],
     left: Callable[[_File, Random], bytes],
 ) -> _Directory:
-    """A directory after a power loss.
+    """Return a directory as it is after a power loss.
 
     keeps: how many of its changes each has.   copies: of what was seen already.   left: what a file has then.
     """
@@ -624,7 +624,7 @@ def _survivor(
 
 
 def _what_is_left(file: _File, random: Random) -> bytes:
-    """The content of a file after a power loss."""
+    """Return the content of a file after a power loss."""
     whole = random.randint(0, len(file.unsynced))
     parts = [bytes(file.synced), *file.unsynced[:whole]]
     if whole < len(file.unsynced):
@@ -641,7 +641,7 @@ def _what_is_left(file: _File, random: Random) -> bytes:
 
 
 def _pages_that_are_left(file: _File, random: Random) -> bytes:
-    """The same where each page that was not synced is there or not: a page that is not is zeros."""
+    """Return the content of a file after a power loss in which any page that was not synced may be zeros."""
     content = bytearray(file.content)
     at, end = len(file.synced), len(content)
     while at < end:

@@ -1,4 +1,4 @@
-"""The brokers of `tests.kit.cluster.RingCluster` with disks that outlive them; a node may be cut off, or frozen.
+"""A `tests.kit.cluster.RingCluster` with disks that outlive their brokers; a node may be cut off, or frozen.
 
 cluster.cut_off.add("n1")      nothing comes to n1 or from it, and it hears of no command
 cluster.frozen.add("n1")       … and it does nothing either: what is sent to it waits
@@ -63,7 +63,7 @@ class DiskNode(RingNode):
             super().turn()
 
     def page_out(self) -> None:
-        """Memory is short: everything that can leaves it."""
+        """Page out everything that can be paged out."""
         holders = [queue.backlog for queue in self.broker.local_queues]
         for holder in (*holders, *self.mirrors.copies()):
             holder.page_out(1 << 40)
@@ -71,7 +71,7 @@ class DiskNode(RingNode):
 
 
 class DiskCluster(RingCluster):
-    """cut_off: nodes that nobody reaches.   frozen: those of them that stand still.
+    """A cluster of brokers with disks.   cut_off: nodes that no other reaches.   frozen: those that do nothing.
 
     cut_links: pairs of nodes of which the first does not reach the second.
     """
@@ -93,7 +93,7 @@ class DiskCluster(RingCluster):
         return iter(self.nodes.values())
 
     def start(self, name: str) -> DiskNode:
-        """See `Cluster.start`. A node that is no member yet becomes one."""
+        """Start a node with all committed commands. A node that is not a member yet becomes one."""
         if not any(isinstance(command, PutMember) and command.name == name for command, *_ in self.log):
             self.log.append((PutMember(name, f"{name}:1", name, "disc"), name, 0, None))
         node = self._make(name)
@@ -113,13 +113,13 @@ class DiskCluster(RingCluster):
         return node
 
     def crash(self, name: str, *, is_noticed: bool = True) -> None:
-        """See `Cluster.crash`: kill -9."""
+        """Crash a node, as kill -9 does."""
         disk = self.nodes[name].disk
         super().crash(name, is_noticed=is_noticed)
         self.disks[name] = disk.kill()
 
     def stop(self, name: str) -> None:
-        """A node stops in good order: its masters have moved away if they can, and its disk is up to date."""
+        """Stop a node cleanly: its masters move away if they can, and its disk is up to date."""
         node = self.nodes[name]
         node.mirrors.leave()
         self.settle()
@@ -136,17 +136,17 @@ class DiskCluster(RingCluster):
         self.log.append((NodeDown(name, incarnation, is_clean=True), "", 0, None))
 
     def declare_dead(self, name: str) -> None:
-        """The log says that a node is down, whether it is or not."""
+        """Declare a node down in the log, whether it is or not."""
         member = next(iter(self)).broker.catalogue.member(name)
         assert member is not None
         self.log.append((NodeDown(name, member.incarnation), "", 0, None))
 
     def cut(self, one: str, other: str) -> None:
-        """Two nodes don't reach each other any more."""
+        """Cut the link between two nodes."""
         self.cut_links |= {(one, other), (other, one)}
 
     def is_away(self, name: str) -> bool:
-        """Whether a node is cut off or frozen."""
+        """Return whether a node is cut off or frozen."""
         return name in self.cut_off or name in self.frozen
 
     # --- moving on ---
@@ -160,7 +160,7 @@ class DiskCluster(RingCluster):
         return super().deliver(origin, to, count)
 
     def _answer(self) -> None:
-        """Nobody waits for who is cut off and counts as down."""
+        """Answer commands, without waiting for nodes that are cut off and count as down."""
         there = [node for node in self if not self.is_away(node.name)]
         everywhere = min((node.applied for node in there), default=0)
         ready = [waiting for waiting in self._waiting if waiting[0] <= everywhere]
@@ -182,7 +182,7 @@ class DiskCluster(RingCluster):
         raise AssertionError("it never ends")
 
     def advance(self, seconds: float) -> None:
-        """See `Cluster.advance`. Who is frozen finds later that it is late."""
+        """Advance the time. A frozen node finds later that it is late."""
         for node in list(self):
             if node.name in self.frozen:
                 node.now += seconds
@@ -191,7 +191,7 @@ class DiskCluster(RingCluster):
         self.settle()
 
     def wait(self, seconds: float, is_it: Callable[[], bool] = lambda: False) -> float:
-        """Let time pass until something is so, or for so long.   Returns: how long it took."""
+        """Advance the time until a condition is true, or for this long.   Returns: the time that it took."""
         passed = 0.0
         while passed < seconds and not is_it():
             self.advance(0.5)
@@ -202,13 +202,13 @@ class DiskCluster(RingCluster):
         return not self.is_away(node.name) and node.applied < len(self.log)
 
     def queue(self, node: str, name: str = "q") -> Queue:
-        """The queue of a node that acts as its master."""
+        """Return the queue on a node that acts as its master."""
         return self[node].home_queue(name)
 
     # --- what tests look at ---
 
     def view(self, name: str = "q") -> View:
-        """The view of a queue, as the node knows it that has applied most."""
+        """Return the newest view of a queue that any node has applied."""
         node = max(self, key=lambda node: node.applied)
         record = node.broker.catalogue.queue("/", name)
         assert record is not None
@@ -216,19 +216,19 @@ class DiskCluster(RingCluster):
         return record.view
 
     def replica(self, node: str, name: str = "q") -> Replica:
-        """What a node has of a queue's ring."""
+        """Return a node's replica of a queue."""
         known = self[node].mirrors._known[self[node].broker.vhosts["/"].queues[name].record.uid]
         assert known.replica is not None
         return known.replica
 
     def copy(self, node: str, name: str = "q") -> list[range]:
-        """The numbers of the messages that a mirror has."""
+        """Return the numbers of the messages that a mirror has."""
         follower = self.replica(node, name).follower
         assert follower is not None
         return follower.copy.held.ranges()
 
     def contents(self, node: str, name: str = "q") -> list[tuple[bytes, bool]]:
-        """All ready messages of a queue as a client of a node gets them, and whether they are redelivered."""
+        """Return all ready messages of a queue as a client of a node gets them, and whether they are redelivered."""
         client = self[node].client()
         found: list[tuple[bytes, bool]] = []
         while True:
@@ -241,14 +241,14 @@ class DiskCluster(RingCluster):
             found.append((got.body, got.method.redelivered))
 
     def hop(self, *names: str) -> None:
-        """While things are held: what each of these nodes has sent reaches the next one of them."""
+        """Deliver, while frames are held, the frames of each of these nodes to the next one."""
         self.settle()
         for origin, to in pairwise(names):
             self.deliver(origin, to)
             self.settle()
 
     def apply_all(self, *names: str) -> None:
-        """While things are held: nodes apply all of the log."""
+        """Let nodes apply all of the log while it is held."""
         for name in names:
             while self.apply(name):
                 pass
@@ -259,7 +259,7 @@ PERSISTENT = Properties(delivery_mode=2)
 
 
 def mirrored(*nodes: str, sync: str = "automatic", **policy: Any) -> DiskCluster:
-    """`q` on all nodes of a cluster, its master on the first."""
+    """Return a cluster with the queue `q` on all nodes, its master on the first."""
     cluster = DiskCluster(*nodes)
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": sync, **policy}))
     cluster.declare_mirrored("q", *nodes)
@@ -267,14 +267,14 @@ def mirrored(*nodes: str, sync: str = "automatic", **policy: Any) -> DiskCluster
 
 
 def publisher_of(node: DiskNode) -> Client:
-    """A client that wants confirms."""
+    """Return a client in confirm mode."""
     client = node.client()
     assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
     return client
 
 
 def proposed(cluster: DiskCluster, kind: type) -> list[int]:
-    """Where in the log a change of this kind was asked for."""
+    """Return the positions in the log of changes of this kind."""
     return [
         at
         for at, (command, *_) in enumerate(cluster.log)
@@ -283,7 +283,7 @@ def proposed(cluster: DiskCluster, kind: type) -> list[int]:
 
 
 def publish(cluster: DiskCluster, node: str, *bodies: bytes) -> None:
-    """Persistent messages, confirmed."""
+    """Publish persistent messages, and check their confirms."""
     client = publisher_of(cluster[node])
     client.publish(1, "q", *bodies, properties=PERSISTENT)
     cluster.settle()
@@ -293,7 +293,7 @@ def publish(cluster: DiskCluster, node: str, *bodies: bytes) -> None:
 
 
 def with_a_mirror_that_lacks(count: int, **policy: Any) -> DiskCluster:
-    """n1 has `count` messages, and n2, which came back, has none of them."""
+    """Return a cluster in which n1 has `count` messages, and n2, which came back, has none of them."""
     cluster = mirrored("n1", "n2", sync="manual", **policy)
     cluster.crash("n2")
     cluster.settle()
@@ -307,20 +307,20 @@ def with_a_mirror_that_lacks(count: int, **policy: Any) -> DiskCluster:
 
 
 def record_of(cluster: DiskCluster) -> QueueRecord:
-    """What the catalogue has of `q`."""
+    """Return the catalogue's record of `q`."""
     record = next(iter(cluster)).broker.catalogue.queue("/", "q")
     assert record is not None
     return record
 
 
 def id_on(cluster: DiskCluster, node: str) -> int:
-    """The member on a node."""
+    """Return the id of the member on a node."""
     member = cluster.view().member_on(node)
     assert member is not None
     return member.id
 
 
 def frames_to(cluster: DiskCluster, node: str) -> list[bytes]:
-    """What is under way to a node, of rings."""
+    """Return the frames of rings that are on their way to a node."""
     found = [frame for (_, to), frames in cluster.frames.items() if to == node for frame in frames]
     return [frame for frame in found if frame.startswith(RING)]

@@ -1,4 +1,4 @@
-"""A `Site` over a broker without disk and sockets, alone in its cluster, and calls to its handlers."""
+"""A `Site` for a single broker without disk and sockets, and calls to its handlers."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ NODE = "node@test"
 
 
 class FakeSite:
-    """One node, whose broker runs.   operations: what the control socket was asked for."""
+    """One node whose broker runs.   operations: the requests to the control socket."""
 
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker = broker or World().broker
@@ -71,7 +71,7 @@ class FakeSite:
 
 
 class Caller:
-    """Asks a dispatcher as the user guest, from this machine, or as headers say."""
+    """Sends requests to a dispatcher, as the user guest from this machine or as headers say."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         peer: str = "127.0.0.1",
     ) -> Reply:
-        """The answer; `body` is sent as JSON unless it is bytes."""
+        """Return the answer to a request; `body` is sent as JSON unless it is bytes."""
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
 
         async def read() -> bytes:

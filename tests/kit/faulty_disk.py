@@ -1,4 +1,4 @@
-"""A disk that fails or hangs when it is told to, and forgets what was not synced: by a library loaded into the node.
+"""A library, loaded into the node, makes its disk fail, hang or lose what was not synced, when a test says so.
 
 `fault_shim.c` notes every change of the data directory and what was synced. After the node was killed, `lose_power`
 takes back what a power loss might have taken: what stands behind the last sync of a file is cut off, zero, or torn;
@@ -26,7 +26,7 @@ class NoCompiler(Exception):
 
 
 class FaultyDisk:
-    """The disk of one node.   directory: for the library and its notes.   data: the data directory.
+    """The faulty disk of one node.   directory: for the library and its notes.   data: the data directory.
 
     Give `environment` to the node. The directories must be on one file system.
     """
@@ -58,11 +58,11 @@ class FaultyDisk:
         self._trigger(f"hang-{what}", folders, now=now)
 
     def has_failed(self, what: str) -> bool:
-        """Whether what was to fail once has done so."""
+        """Return whether the call that was to fail once has failed."""
         return not (self._directory / f"fail-{what}").exists()
 
     def mend(self) -> None:
-        """It is well again: nothing fails or hangs."""
+        """End all failures and hangs."""
         for trigger in (*self._directory.glob("fail-*"), *self._directory.glob("hang-*")):
             trigger.unlink(missing_ok=True)
 
@@ -104,7 +104,7 @@ class FaultyDisk:
         return done
 
     def _begin_anew(self) -> None:
-        """What is there now is safe."""
+        """Count all present data as safe."""
         self._sizes = {path: os.path.getsize(path) for path in self._files()}
         for grave in self._directory.glob("grave.*"):
             grave.unlink()
@@ -142,7 +142,7 @@ class FaultyDisk:
 
 @functools.cache
 def _library() -> bytes:
-    """The library. Raises: NoCompiler."""
+    """Return the path of the library, and build it if necessary. Raises: NoCompiler."""
     with tempfile.TemporaryDirectory(prefix="fluffle-shim-") as directory:
         library = Path(directory) / "shim.so"
         build = [
@@ -166,7 +166,7 @@ def _library() -> bytes:
 
 
 def can_build() -> bool:
-    """Whether the library can be built here."""
+    """Return whether the library can be built here."""
     try:
         _library()
     except NoCompiler:
@@ -175,7 +175,7 @@ def can_build() -> bool:
 
 
 def _safe_sizes(events: list[list[str]], before: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """Up to where files are safe, by path; and those that lost their name, by where their bytes live on."""
+    """Return the safe sizes of files by path, and those of removed or replaced files by the path of their bytes."""
     sizes, kept = dict(before), {}
     for event in events:
         match event:
@@ -192,7 +192,7 @@ def _safe_sizes(events: list[list[str]], before: dict[str, int]) -> tuple[dict[s
 
 
 def _unsafe(events: list[list[str]]) -> Iterator[list[str]]:
-    """The changes of names that no later sync of a directory has made safe, in their order."""
+    """Return the changes of names, in order, that no later sync of a directory has made safe."""
     safe: dict[str, int] = {}
     for at, event in enumerate(events):
         if event[0] == "D":
@@ -205,7 +205,7 @@ def _unsafe(events: list[list[str]]) -> Iterator[list[str]]:
 
 
 def _tear(path: str, synced: int, random: Random) -> str:
-    """Lose what stands behind the first `synced` bytes of a file, or some of it. Returns: how."""
+    """Lose all or some of the bytes after the first `synced` bytes of a file. Returns: a description."""
     how = random.choice(["kept", "cut", "cut to a part", "zeros", "blocks"])
     size = os.path.getsize(path)
     if how == "cut":

@@ -26,7 +26,7 @@ START_TIMEOUT_S: Final = 30.0
 
 
 class FluffleNode:
-    """One node. Implements `ClusterNode`."""
+    """A node of a Fluffle cluster. It implements `ClusterNode`."""
 
     def __init__(self, name: str, directory: Path, network: ProxyNetwork | None = None) -> None:
         self.name = f"{name}@localhost"
@@ -164,7 +164,7 @@ class FluffleNode:
         self._request("rebalance", type="all", vhost_pattern=".*", queue_pattern=".*")
 
     def _request(self, operation: str, **arguments: object) -> None:
-        """What `ctl` asks, without the time of its start."""
+        """Send a request as `ctl` does, without the cost of starting it."""
         try:
             request(self.data, operation, arguments, timeout_s=60.0)
         except ControlError as error:
@@ -178,12 +178,12 @@ class FluffleNode:
 
 
 def short(name: str) -> str:
-    """The part of a node's name before the @."""
+    """Return the part of a node's name before the @."""
     return name.partition("@")[0]
 
 
 class FluffleCluster:
-    """Makes clusters of them."""
+    """Makes clusters of Fluffle nodes."""
 
     @staticmethod
     def separate(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:

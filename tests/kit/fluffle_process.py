@@ -1,4 +1,4 @@
-"""Fluffle in a process of its own, which can be killed and started again, and its operator.
+"""A Fluffle node in its own process, which can be killed and started again, and its operator.
 
 The process runs a `FluffleServer` and does what its standard input says, a call of `Admin` a line; each gets a
 line back. So the operator's way into the node is the one that all tests use, and the node has no door for tests.
@@ -25,7 +25,7 @@ STOP: Final = "stop"
 
 
 class FluffleProcess:
-    """A node in a directory that goes away with it. Implements `RestartableServer`.
+    """A node in a directory that is removed with it. It implements `RestartableServer`.
 
     parent: where that directory is made, if not among the temporary ones.
     """

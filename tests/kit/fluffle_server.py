@@ -1,4 +1,4 @@
-"""Fluffle in a thread of the test process, with an event loop of its own, and its operator.
+"""A Fluffle node in a thread of the test process, with its own event loop, and its operator.
 
 In the same process, so that the operator can submit commands to the metadata log as the management API does.
 """
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class FluffleServer:
-    """A node of our own on a free port, in a directory that goes away with it.
+    """A node of Fluffle on a free port, in a directory that is removed with it.
 
     directory: one that is kept instead.   port: 0 for a free one.
     """
@@ -101,7 +101,7 @@ class FluffleServer:
 
 
 class FluffleAdmin:
-    """`Admin` by commands to the metadata log."""
+    """An `Admin` that submits commands to the metadata log."""
 
     def __init__(self, node: "Node", call: Callable[[Callable[[Future[Any]], None]], Any]) -> None:
         self._node = node

@@ -1,4 +1,4 @@
-"""An HAProxy process before the nodes: started, killed, reloaded, asked what it thinks of each of them.
+"""An HAProxy process before the nodes, which tests start, kill and reload, and ask for the state of each node.
 
 Its configuration is `deploy/haproxy.cfg` cut down to one frontend and any servers: the same balancing, checks and cuts.
 A server with a `check_port` is asked for `/health/ready` there, one without for an AMQP greeting, as RabbitMQ's are.
@@ -58,11 +58,11 @@ AMQP_CHECK: Final = (
 
 
 class HaproxyFailed(AssertionError):
-    """It does not start, or does not come to see what it should."""
+    """HAProxy does not start, or does not report the expected states."""
 
 
 class Server(NamedTuple):
-    """A node as a balancer sees it.   check_port: of its management, None: it is asked on `port`, in AMQP."""
+    """A node as a balancer sees it.   check_port: of its management; None: it is checked by AMQP on `port`."""
 
     name: str
     host: str
@@ -71,7 +71,7 @@ class Server(NamedTuple):
 
 
 class Haproxy:
-    """One of them; the process comes and goes, address and servers stay.
+    """An HAProxy. Its process may be started repeatedly, with the same address and servers.
 
     directory: for its configuration, socket and log; it must exist, and its path be short (a socket's: 108 bytes).
     servers: all with a `check_port`, or all without.   port: where clients connect; 0: a free one.
@@ -122,15 +122,15 @@ class Haproxy:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def log_text(self) -> str:
-        """What all its processes have logged so far."""
+        """Return the log of all its processes."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def start(self) -> None:
-        """Start it, and wait until it accepts clients. Raises: HaproxyFailed."""
+        """Start HAProxy, and wait until it accepts clients. Raises: HaproxyFailed."""
         assert not self.is_running, "one at a time"
         self._launch()
 
@@ -145,7 +145,7 @@ class Haproxy:
         self._launch("-x", str(self._socket), "-sf", str(old.pid))
 
     async def stop(self) -> None:
-        """End it by SIGTERM, which cuts all connections, and wait."""
+        """Stop HAProxy by SIGTERM, which cuts all connections, and wait."""
         assert self._process is not None
         for process in (*self._former, self._process):
             process.terminate()
@@ -154,7 +154,7 @@ class Haproxy:
         self._process = None
 
     def kill(self) -> None:
-        """kill -9, also of those that were reloaded away."""
+        """Kill HAProxy (SIGKILL), including the processes that a reload replaced."""
         for process in (*self._former, self._process):
             if process is not None:
                 process.kill()
@@ -163,15 +163,15 @@ class Haproxy:
         self._process = None
 
     def close(self) -> None:
-        """End all of it."""
+        """End all processes."""
         self.kill()
 
     def states(self) -> dict[str, str]:
-        """What it thinks of each server: UP, DOWN, "UP 1/2" on the way down, MAINT, … Empty: it does not answer."""
+        """Return the state of each server: UP, DOWN, "UP 1/2" on the way down, MAINT, … Empty: no answer."""
         return {name: row["status"] for name, row in self.rows().items()}
 
     def rows(self) -> dict[str, dict[str, str]]:
-        """The statistics of each server, as its CSV has them: scur, stot, check_status, lastchg, …
+        """Return the statistics of each server, with the names of the CSV: scur, stot, check_status, lastchg, …
 
         Empty: it does not answer.
         """
@@ -184,7 +184,7 @@ class Haproxy:
         return {row["svname"]: row for row in own if row["svname"] != "BACKEND"}
 
     def ask(self, command: str) -> str:
-        """A command of its runtime API: `disable server brokers/n1`. Raises: OSError."""
+        """Send a command of HAProxy's runtime API: `disable server brokers/n1`. Raises: OSError."""
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(5)
             asking.connect(str(self._socket))
@@ -193,7 +193,7 @@ class Haproxy:
             return b"".join(parts).decode()
 
     async def await_up(self, *names: str, limit_s: float = LIMIT_S) -> None:
-        """Wait until just these servers are UP. Raises: HaproxyFailed."""
+        """Wait until exactly these servers are UP. Raises: HaproxyFailed."""
         deadline = time.monotonic() + limit_s * patience()
         while True:
             states = await asyncio.to_thread(self.states)

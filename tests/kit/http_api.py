@@ -1,4 +1,4 @@
-"""A client of the management's HTTP API which hides nothing, for tests that want to be wrong on purpose.
+"""A client of the HTTP API that hides nothing, also for invalid requests.
 
 Paths go out as they are written, and what comes back is kept whole: status, headers, text.
 """
@@ -25,7 +25,7 @@ class Managed(Protocol):
 
 
 class Answer(NamedTuple):
-    """What came back.   json: None when the body is empty or is no JSON."""
+    """An answer of the HTTP API.   json: None if the body is empty or is not JSON."""
 
     status: int
     json: Any
@@ -45,7 +45,7 @@ class HttpApi:
         self._user, self._password = user, password
 
     def as_user(self, user: str, password: str | None = None) -> "HttpApi":
-        """The same server, another user by default."""
+        """Return a client of the same server with another default user."""
         return HttpApi(self._server, user, password)
 
     def get(self, path: str, **options: Any) -> Answer:
@@ -70,7 +70,7 @@ class HttpApi:
         password: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Ask.
+        """Send a request. Returns: the answer.
 
         path: below /api, or all of it when it begins with "//", e.g. "//metrics". Nothing in it is encoded here.
         body: bytes and str go as they are, None is no body, anything else goes as JSON.
@@ -107,7 +107,7 @@ class HttpApi:
 
 
 def quote(name: str) -> str:
-    """A name as a segment of a path: everything but letters, digits and `-._` percent-encoded, `~` too."""
+    """Return a name as a segment of a path: all but letters, digits and `-._` is percent-encoded, also `~`."""
     return urllib.parse.quote(name, safe="").replace("~", "%7E")
 
 

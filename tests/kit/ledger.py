@@ -1,4 +1,4 @@
-"""What a client knows of its messages: which must be in a queue, which may be, which must not.
+"""A ledger records what a client knows of its messages: which must, may or must not be in a queue.
 
 A message is its *value*, the publisher's name and a number, from which body and properties follow. For each queue
 and value there are marks of what was sent and what was answered. What counts as wrong is the business of the ledgers
@@ -44,7 +44,7 @@ def clock() -> str:
 
 
 class Value(NamedTuple):
-    """Which message it is."""
+    """The identity of a message."""
 
     publisher: str
     number: int
@@ -52,7 +52,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the messages of a publisher are like.
+    """The kind of a publisher's messages.
 
     sizes: of the filler in bytes, one is chosen by the number.   transient_of: every so many-th is not persistent.
     is_named: they have a message-id.   priorities: one is chosen by the number.   expiration: ms, or "".
@@ -65,7 +65,7 @@ class Kind:
     expiration: str = ""
 
     def is_transient(self, number: int) -> bool:
-        """Whether this message must not survive a restart."""
+        """Return whether this message must not survive a restart."""
         return self.transient_of > 0 and number % self.transient_of == 0
 
     def priority(self, number: int) -> int:
@@ -92,7 +92,7 @@ class Kind:
 
 
 def value_of(body: bytes) -> Value:
-    """Which message this is. Raises ValueError."""
+    """Return the identity of a message. Raises ValueError."""
     publisher, colon, number = body[:100].partition(b"|")[0].decode().rpartition(":")
     if not colon:
         raise ValueError(f"no value in {body[:60]!r}")
@@ -101,7 +101,7 @@ def value_of(body: bytes) -> Value:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts what happened; each ledger has its own fields. `problems` says in words what must not be."""
+    """Counts of events; each ledger has its own fields. `problems` describes errors in words."""
 
     FIRST_PROBLEM: ClassVar[str] = "lost"
     """From this field on all must be 0."""
@@ -109,7 +109,7 @@ class Tally:
     problems: list[str] = field(default_factory=list)
 
     def problem(self, what: str, text: str, number: int = 1) -> None:
-        """Count something that must not be.   what: the field."""
+        """Count an error.   what: the field."""
         setattr(self, what, getattr(self, what) + number)
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(f"{clock()} {what.upper()}: {text}")
@@ -138,12 +138,12 @@ class QueueLedger:
         self.marks: dict[Value, int] = {}
 
     def mark(self, value: Value, mark: int) -> None:
-        """Something happened to a message."""
+        """Record an event of a message."""
         self.marks[value] = self.marks.get(value, 0) | mark
 
 
 class Ledger(Generic[T, Q]):
-    """All queues, and what the publishers' messages are like."""
+    """All queues, and the kinds of the publishers' messages."""
 
     def __init__(self, count: T) -> None:
         self.count = count
@@ -151,7 +151,7 @@ class Ledger(Generic[T, Q]):
         self.queues: dict[str, Q] = {}
 
     def read(self, delivery: Delivery, queue: Q) -> Value | None:
-        """Which message this is; None if its bytes are wrong."""
+        """Return the identity of a message; None if its bytes are wrong."""
         try:
             value = value_of(delivery.body)
             kind = self.kinds[value.publisher]

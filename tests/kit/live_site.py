@@ -11,7 +11,7 @@ from tests.kit.world import World
 
 
 class LiveSite(FakeSite):
-    """One node.
+    """A site with one node, whose turns run.
 
     queries: what rows were asked for.   canned: rows by kind, in place of those of the statistics.
     questions: what other nodes were asked.   answers: theirs, by question.
@@ -52,6 +52,6 @@ class LiveSite(FakeSite):
 
 
 def live() -> tuple[LiveSite, Caller]:
-    """A site, and who asks it as guest."""
+    """Return a site, and a client that sends it requests as guest."""
     site = LiveSite()
     return site, Caller(site)

@@ -1,4 +1,4 @@
-"""An asynchronous AMQP 0-9-1 client that does nothing by itself: what comes is handed on, nothing is sent again.
+"""An asynchronous AMQP 0-9-1 client that only passes frames on to callbacks, and repeats nothing.
 
 One task may have many calls in flight; answers come in the order of the calls of a channel. When the connection
 ends, for whatever reason, everybody who waits gets `Lost`.
@@ -27,11 +27,11 @@ _DELIVERIES: Final = (methods.BasicDeliver, methods.BasicGetOk, methods.BasicRet
 
 
 class Lost(Exception):
-    """The connection, or the channel, is gone; the text says why if the node told."""
+    """The connection or the channel has ended; the text has the node's reason, if it gave one."""
 
 
 class Delivery(NamedTuple):
-    """A message as it came.   properties: flags and values, as on the wire."""
+    """A received message.   properties: flags and values, as on the wire."""
 
     method: Any
     properties: bytes
@@ -39,7 +39,7 @@ class Delivery(NamedTuple):
 
 
 class Channel:
-    """One channel number of a connection. Set the callbacks before what may cause them.
+    """A channel of a connection. Set the callbacks before the methods that may cause them.
 
     on_delivery: for deliver, get-ok and return.   on_confirm: for (tag, multiple, is it an ack).
     """
@@ -81,7 +81,7 @@ class Channel:
         self.client.write(b"".join(parts))
 
     def lose(self, why: Lost) -> None:
-        """There is nothing to wait for any more."""
+        """End all waits with Lost."""
         self.lost = self.lost or why
         for answer in self._answers:
             if not answer.done():
@@ -89,7 +89,7 @@ class Channel:
         self._answers.clear()
 
     def frame_received(self, kind: int, payload: bytes) -> None:
-        """A frame of this channel came."""
+        """Handle a frame of this channel."""
         if kind == FRAME_METHOD:
             self._method_received(decode_method(payload))
         elif kind == FRAME_HEADER:
@@ -128,7 +128,7 @@ class Channel:
 
 
 class Client(asyncio.Protocol):
-    """A connection.   blocked: why the node said connection.blocked, None: it did not.   lost: why it ended."""
+    """A connection.   blocked: the reason in connection.blocked, or None.   lost: why the connection ended."""
 
     def __init__(self) -> None:
         self.blocked: str | None = None
@@ -173,7 +173,7 @@ class Client(asyncio.Protocol):
             raise self.lost
 
     async def close(self) -> None:
-        """Close as a well-behaved client does; also fine when it is gone."""
+        """Close the connection by the protocol. It may have ended before."""
         if self.lost is None:
             with contextlib.suppress(Lost):
                 await self._channels[0].call(methods.ConnectionClose(reply_code=200, reply_text="bye"))
@@ -181,7 +181,7 @@ class Client(asyncio.Protocol):
             await self.ended.wait()
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the socket at once."""
         if self._transport is not None:
             self._transport.abort()
 

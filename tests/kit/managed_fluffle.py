@@ -28,7 +28,7 @@ class ManagedNode(FluffleNode):
 
 
 class ManagedFluffle(ManagedNode):
-    """A node by itself, which runs. Implements `Server`."""
+    """A single running node. It implements `Server`."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._parent = tempfile.TemporaryDirectory(prefix="fluffle-managed-")
@@ -49,12 +49,12 @@ class ManagedFluffle(ManagedNode):
 def start_managed_cluster(
     settings: Mapping[str, str] | None = None, names: Sequence[str] = NAMES, *, can_be_cut: bool = False
 ) -> Cluster:
-    """A cluster of managed nodes."""
+    """Start a cluster of managed nodes."""
     return FluffleCluster.form(
         {**SETTINGS, **(settings or {})}, names, can_be_cut=can_be_cut, kind=ManagedNode
     )
 
 
 def managed(cluster: Cluster) -> list[ManagedNode]:
-    """Its nodes, as what they are."""
+    """The nodes of the cluster, as `ManagedNode`."""
     return [cast(ManagedNode, node) for node in cluster.nodes]

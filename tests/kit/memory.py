@@ -1,4 +1,4 @@
-"""Whether something goes with the last reference to it, and not when Python looks for cycles.
+"""These checks show whether an object is freed with its last reference, without the cyclic garbage collector.
 
 with no_search_for_cycles():            with no_circles():
     ref = weakref.ref(thing)                what_makes_and_drops_things()
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_search_for_cycles() -> Iterator[None]:
-    """Python looks for none within."""
+    """Turn the cyclic garbage collector off within the block."""
     gc.disable()
     try:
         yield
@@ -26,7 +26,7 @@ def no_search_for_cycles() -> Iterator[None]:
 
 @contextmanager
 def no_circles() -> Iterator[None]:
-    """Nothing of ours that is dropped within needs that search to go."""
+    """Check that no object of the product that is dropped within the block needs the cyclic garbage collector."""
     gc.collect()
     with no_search_for_cycles():
         try:
@@ -42,14 +42,14 @@ def no_circles() -> Iterator[None]:
 
 
 def _name_of_ours(thing: object) -> str:
-    """What a thing of the product is called; empty: it is none."""
+    """Return the name of an object of the product; empty for other objects."""
     named = thing if isinstance(thing, types.FunctionType) else type(thing)
     is_ours = named.__module__.startswith(("node.", "cluster."))
     return f"{named.__module__}.{named.__qualname__}" if is_ours else ""
 
 
 def assert_gone(*refs: "weakref.ref[object]") -> None:
-    """Nothing of it is left; else say who refers to it."""
+    """Check that an object is freed; fail with the objects that refer to it."""
     for ref in refs:
         left = ref()
         if left is not None:

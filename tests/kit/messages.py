@@ -23,24 +23,24 @@ T = TypeVar("T")
 
 
 def content(body: bytes, channel: int = 1, frame_max: int = 0, properties: Properties | None = None) -> bytes:
-    """A content as the reader hands it on."""
+    """Return a content as the reader passes it on."""
     return content_frames(channel, content_header(len(body), properties or Properties()), body, frame_max)
 
 
 def body_of(raw: bytes) -> bytes:
-    """The body of a content."""
+    """Return the body of a content."""
     return split_content(raw)[1]
 
 
 def bodies_of(run: Run) -> list[bytes]:
-    """The bodies of a run."""
+    """Return the bodies of a run."""
     return [body_of(raw) for raw in run.contents]
 
 
 def envelope(
     routing_key: str = "q", *, exchange: str = "", priority: int = 0, expiration_ms: int | None = None
 ) -> Envelope:
-    """The envelope of a publish on channel 1."""
+    """Return the envelope of a publish on channel 1."""
     return Envelope(
         exchange, routing_key, channel=1, frame_max_bytes=0, priority=priority, expiration_ms=expiration_ms
     )
@@ -49,7 +49,7 @@ def envelope(
 def run_of(
     *bodies: bytes, first_seq: int = 1, step: int = 1, expiry: float = NEVER, deliveries: int = 0
 ) -> Run:
-    """A run with these bodies."""
+    """Return a run with these bodies."""
     seqs = range(first_seq, first_seq + step * len(bodies), step)
     sizes = {len(body) for body in bodies}
     size = sizes.pop() if len(sizes) == 1 else MIXED_SIZES
@@ -57,7 +57,7 @@ def run_of(
 
 
 def answer(asked: Asked[T]) -> T:
-    """What a question to a queue gives that needs no waiting."""
+    """Return the answer of a request to a queue that need not wait."""
     with pytest.raises(StopIteration) as answered:
         next(asked)
     value: T = answered.value.value
@@ -66,7 +66,7 @@ def answer(asked: Asked[T]) -> T:
 
 @dataclass
 class FakeHost:
-    """What is around a queue: writes down what it is asked."""
+    """The host of a queue, which records the requests that it gets."""
 
     timers: Timers = field(default_factory=Timers)
     touched: list[Queue] = field(default_factory=list)
@@ -95,7 +95,7 @@ class FakeHost:
 
 
 class FakeOutlet:
-    """A channel as a queue sees it: takes messages and never sends them.
+    """A channel for a queue: it accepts messages and never sends them.
 
     room: bytes it takes; each message costs 96 and its body, as `Consumers` reckons.
     """
@@ -141,11 +141,11 @@ def make_queue(
     type: str = "classic",
     settings: QueueSettings | None = None,
 ) -> Queue:
-    """A queue on its own."""
+    """Return a queue without a broker."""
     record = QueueRecord("/", "q", "uid", auto_delete=auto_delete, type=type)
     return Queue(record, settings or QueueSettings(), host or FakeHost(), MemoryStorage(), now)
 
 
 def priority_backlog(max_priority: int) -> PriorityBacklog:
-    """Ready messages by priority, in memory."""
+    """Return the ready messages in memory by priority."""
     return PriorityBacklog(MemoryStorage(), lambda: None, max_priority)

@@ -1,4 +1,4 @@
-"""Steps that the tests of mirrored queues share: policies that mirror, the copies of a queue, what numbers say."""
+"""Steps that tests of mirrored queues share: policies, the copies of a queue, sequences of numbers."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable
@@ -29,7 +29,7 @@ def set_mirroring(node: ClusterNode, prefix: str, mode: str, params: object = No
 
 
 def delete_queues(node: ClusterNode, prefix: str) -> None:
-    """Those whose names begin so."""
+    """Delete the queues whose names begin with this prefix."""
     names = [queue for queue in node.admin.list_queues("/") if queue.startswith(prefix)]
     if not names:
         return
@@ -73,14 +73,14 @@ def await_shape(
 
 
 def end(node: ClusterNode, how: End, cluster: Cluster) -> None:
-    """End a node; return when the others that run know."""
+    """End a node, and wait until the other running nodes know."""
     others = [each for each in cluster.nodes if each is not node and each.is_alive]
     {"stop_app": node.stop_app, "terminate": node.terminate, "kill": node.kill}[how]()
     cluster.await_members(*(each.name for each in others), seen_by=others)
 
 
 class Sequence:
-    """The numbers that a consumer got: each as often as it likes, but none before the one below it.
+    """The numbers that a consumer received: each may repeat, but none may come before the number below it.
 
     A number that comes again must be flagged as redelivered (reliability §2.2, consume_survives).
     """
@@ -108,7 +108,7 @@ class Sequence:
 
 
 def bodies(channel: Channel, queue: str) -> list[bytes]:
-    """Take all that is ready."""
+    """Return the bodies of all ready messages, by basic.get."""
     found = []
     while (content := channel.get(queue)) is not None:
         found.append(content.body)
@@ -116,7 +116,7 @@ def bodies(channel: Channel, queue: str) -> list[bytes]:
 
 
 def all_bodies(channel: Channel, queue: str) -> list[bytes]:
-    """The same, of many: by a consumer, until nothing has come for a while."""
+    """Return the bodies of many messages, by a consumer, until none has arrived for a while."""
     tag, found = channel.consume(queue, no_ack=True), []
     with contextlib.suppress(NothingArrived):
         while True:
@@ -126,7 +126,7 @@ def all_bodies(channel: Channel, queue: str) -> list[bytes]:
 
 
 def numbered(count: int) -> Iterable[bytes]:
-    """The bodies of so many messages."""
+    """Return the bodies of this many numbered messages."""
     return (b"%d" % number for number in range(count))
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Replica:
-    """One queue, as all its mirrors have it.   holder: the node and incarnation that acts as master."""
+    """The content of a queue on all its mirrors.   holder: the node and incarnation that acts as the master."""
 
     def __init__(self) -> None:
         self.messages: dict[int, tuple[Envelope, bytes, int]] = {}
@@ -41,7 +41,7 @@ class Replica:
 
 
 class Mirror:
-    """What a master has to say to the replica, and who waits for that."""
+    """The operations of a master for the replica, and the callbacks that wait for them."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -74,7 +74,7 @@ class Mirror:
         self._operations.append(lambda: [self.replica.messages.pop(seq, None) for seq in seqs] and None)
 
     def returned(self, seqs: range, deliveries: int) -> None:
-        """Nobody counts here."""
+        """Ignore returned messages, which are not counted here."""
 
     def await_stable(self, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
         self._waiting.append((waiter, first, last, is_kept))
@@ -88,7 +88,7 @@ class Mirror:
         return self.senders.get(sender, 0)
 
     def replicate(self, *, is_safe: bool = True) -> bool:
-        """All that was said is everywhere; whether there was anything."""
+        """Apply all operations on all copies. Returns: whether there were any."""
         operations, self._operations = self._operations, []
         for apply in operations:
             apply()
@@ -99,12 +99,12 @@ class Mirror:
 
     @property
     def kept(self) -> list[bool]:
-        """Who waits for disks too."""
+        """Return for each waiter whether it also waits for disks."""
         return [is_kept for *_, is_kept in self._waiting]
 
 
 class Mirrors:
-    """The mirrored queues of one node. It proposes what no node has to decide."""
+    """The mirrored queues of one node. It proposes changes that no node has to decide."""
 
     has_work = False
     moving = 0

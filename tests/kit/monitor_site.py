@@ -1,4 +1,4 @@
-"""A `Site` that also says what a node is, for overview, nodes, health checks and metrics."""
+"""A `Site` with facts of a node, for the overview, nodes, health checks and metrics."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tests.kit.world import World
 
 
 def listener(protocol: str, port: int) -> dict[str, Any]:
-    """As in `node.process.status`."""
+    """Return a listener as in `node.process.status`."""
     return {"interface": "127.0.0.1", "node": NODE, "port": port, "protocol": protocol, "purpose": "x"}
 
 

@@ -1,4 +1,4 @@
-"""What is between the nodes, and how it is cut: proxies on loopback, or a namespace for each node on one bridge.
+"""Networks between nodes that tests can cut: proxies on loopback, or a namespace for each node on one bridge.
 
 Namespaces need root (or a machine whose users may make them) and drop packets in the kernel: nothing of the nodes'
 own traffic goes through Python. Silent cuts drop what comes in by a policy rule, at both ends, since nft, iptables and
@@ -32,7 +32,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Place(NamedTuple):
-    """Where a node listens; `advertised` is what the others are told.   node: its name.   http_port: for management."""
+    """The addresses of a node.   advertised: for other nodes.   node: its name.   http_port: for management."""
 
     node: str
     host: str
@@ -43,44 +43,44 @@ class Place(NamedTuple):
 
 
 class Network(Protocol):
-    """One for a cluster.   can: which of `CUT`, `ONE_WAY`, `SLOW` and `LOSS` it knows."""
+    """The network of a cluster.   can: the faults of `CUT`, `ONE_WAY`, `SLOW` and `LOSS` that it supports."""
 
     kind: str
     is_beyond_loopback: bool
     can: frozenset[str]
 
     def place(self, name: str) -> Place:
-        """Where that node is."""
+        """Return the addresses of a node."""
 
     def command(self, name: str, command: list[str]) -> list[str]:
-        """The command that runs another where the node is."""
+        """Return the command that runs another command in the node's place of the network."""
 
     def starts(self, name: str) -> None:
-        """The node's process is about to be started."""
+        """Prepare for the start of the node's process."""
 
     def started(self, name: str, pid: int) -> None:
-        """It was."""
+        """Note that the node's process was started."""
 
     def ends(self, name: str) -> None:
-        """It is about to be killed."""
+        """Prepare for the kill of the node's process."""
 
     def cut(self, pairs: Pairs, how: str) -> None:
-        """how: silent or reset, for both directions; one-way: nothing comes from the first to the second."""
+        """Cut links.   how: silent or reset, both ways; one-way: nothing gets from the first to the second."""
 
     def slow(self, names: Sequence[str], delay_s: float) -> None:
-        """All links of these nodes take so much longer, each way. Their connections may be reset at first."""
+        """Delay all links of these nodes, each way. Their connections may be reset first."""
 
     def lose(self, names: Sequence[str], part: float) -> None:
-        """That part of the packets which these nodes have from other nodes does not arrive."""
+        """Lose this part of the packets from other nodes to these nodes."""
 
     def heal(self) -> None:
-        """Undo all of that."""
+        """Undo all faults of the network."""
 
     def close(self) -> None: ...
 
 
 class LoopbackNetwork:
-    """All on loopback, and nothing between them: it cannot be cut, and costs nothing."""
+    """A network on loopback without proxies: it cannot be cut, and costs nothing."""
 
     kind = "loopback"
     is_beyond_loopback = False
@@ -137,7 +137,7 @@ class ProxyProcess:
         )
 
     def ask(self, **asked: Any) -> Any:
-        """Have it do something. Returns: its answer."""
+        """Send a request to the process. Returns: its answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
@@ -147,13 +147,13 @@ class ProxyProcess:
         return json.loads(line)
 
     def close(self) -> None:
-        """End it, and all links that go through it."""
+        """End the process, and all links that pass it."""
         self._process.kill()
         self._process.wait()
 
 
 class ProxyNetwork:
-    """All on loopback; see `tests.kit.proxies`."""
+    """A network on loopback in which all links pass `tests.kit.proxies`."""
 
     kind = "proxies"
     is_beyond_loopback = False
@@ -351,7 +351,7 @@ def _loss(address: str, part: float) -> list[str]:
 
 @functools.cache
 def _abilities() -> frozenset[str]:
-    """What iptables can do here, if there is one."""
+    """Return the faults that iptables can make here; none without iptables."""
     probes = {SLOW: _redirection(f"{SUBNET}.1", 1), LOSS: _loss(f"{SUBNET}.1", 0.1)}
     return frozenset(name for name, probe in probes.items() if _succeeds(in_namespace(probe)))
 
@@ -364,7 +364,7 @@ def _succeeds(command: list[str]) -> bool:
 
 
 def has_namespaces() -> bool:
-    """Whether this process may make network namespaces with interfaces."""
+    """Return whether this process may make network namespaces with interfaces."""
     probe = "ip link add br0 type bridge && ip rule add pref 7 from 10.77.0.1 iif br0 blackhole && ss -K dst 10.77.0.1"
     return _succeeds(in_namespace(["sh", "-c", probe]))
 
@@ -394,7 +394,7 @@ def run_inside(module: str, arguments: Sequence[str]) -> bool:
 
 
 def _become(command: list[str]) -> NoReturn:
-    """In the same process, so that whoever ends it ends all of it."""
+    """Replace this process, so that a signal to it ends everything."""
     os.chdir(ROOT)
     os.environ[_INSIDE] = "1"
     os.execvp(command[0], command)

@@ -1,4 +1,4 @@
-"""A node in a process of its own, as an operator runs it: launched, killed, frozen, stopped, launched again.
+"""A node in its own process, which can be started, killed, frozen, stopped and started again.
 
     node = NodeProcess(tmp_path)          node.start({"heartbeat": "5"})      node.kill()      node.start()
     with TemporaryNode() as node: …       a node in a directory that goes away with it
@@ -64,7 +64,7 @@ def start_command(
 
 
 class NodeProcess(ServerProcess):
-    """`python -m node start`, again and again, on the same data.
+    """A node that runs as `python -m node start`, repeatedly on the same data.
 
     directory: for its configuration and a log of each start; made and removed by the caller.
     data: of the data directory, where it isn't `directory/data`.   listen, management: HOST:PORT; port 0 is a free one.
@@ -99,7 +99,7 @@ class NodeProcess(ServerProcess):
 
     @property
     def config_path(self) -> Path:
-        """Its fluffle.conf."""
+        """The path of the node's fluffle.conf."""
         return self.directory / f"{self._log_name}.conf"
 
     def configure(self, settings: Mapping[str, str]) -> None:
@@ -107,7 +107,7 @@ class NodeProcess(ServerProcess):
         self.config_path.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
 
     def start(self, settings: Mapping[str, str] | None = None) -> None:
-        """Start it and wait until clients are accepted. Raises: StartFailed."""
+        """Start the node and wait until it accepts clients. Raises: StartFailed."""
         self.launch(settings)
         self.wait_ready()
 
@@ -154,7 +154,7 @@ class NodeProcess(ServerProcess):
         return self.directory / f"{self._log_name}.out"
 
     def has_logged(self, text: str, times: int = 1) -> bool:
-        """Whether it has said this so often; a thread writes the log, so for LOG_S it may still come."""
+        """Return whether the log has this text so often; since a thread writes the log, wait up to LOG_S for it."""
         deadline = time.monotonic() + LOG_S
         while self.log_text().count(text) < times and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -168,7 +168,7 @@ class NodeProcess(ServerProcess):
 
 
 class TemporaryNode(NodeProcess):
-    """A node that runs from the beginning, in a directory that goes away with it.
+    """A node that is started at once, in a directory that is removed with it.
 
     settings: lines of its fluffle.conf.   file_limit: how many files it may have open.
     """
@@ -206,7 +206,7 @@ class TemporaryNode(NodeProcess):
             self.kill()
 
     def log_text(self) -> str:
-        """What it has logged so far, also after its end."""
+        """Return the log of the node, also after its end."""
         return super().log_text() or self._last_log
 
     def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""An `Admin` over a broker without disk and sockets, and what it logs."""
+"""This module has an `Admin` for a broker without disk and sockets, and records its log."""
 
 import asyncio
 import logging
@@ -42,16 +42,16 @@ class Office:
         return self.world.broker.catalogue
 
     def do(self, change: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """What comes of it."""
+        """Run a command to its end. Returns: its result."""
         return asyncio.run(change)
 
     def fails(self, change: Coroutine[Any, Any, object]) -> tuple[str, object]:
-        """Kind and reason of the AdminError that comes of it."""
+        """Return kind and reason of the AdminError of a command."""
         with pytest.raises(AdminError) as raised:
             asyncio.run(change)
         return raised.value.kind, raised.value.reason
 
     def logged(self) -> list[str]:
-        """The lines since the last call."""
+        """Return the log lines since the last call."""
         lines, self._lines.lines = self._lines.lines, []
         return lines

@@ -21,7 +21,7 @@ CALL_TIMEOUT_S: Final = 30.0
 
 
 class Operator:
-    """Does in the node's loop what standard input says."""
+    """Carries out the calls from standard input in the node's event loop."""
 
     def __init__(self) -> None:
         self._agent: Any = None

@@ -15,16 +15,16 @@ class OperatedProcess(ServerProcess):
     """`tests.kit.fluffle_process` or `tests.kit.operated_node`."""
 
     def launch(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Start it and return at once."""
+        """Start the process and return at once."""
         self._spawn(command, environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     @property
     def admin(self) -> "Admin":
-        """Its operator."""
+        """The interface for the operator's calls."""
         return cast("Admin", _RemoteAdmin(self.call))
 
     def call(self, name: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
-        """Have something done. Returns: what came of it. Raises: RuntimeError if it is refused."""
+        """Send a call to the process. Returns: its result. Raises: RuntimeError if it is refused."""
         process = self._started()
         assert process.stdin is not None
         process.stdin.write(json.dumps([name, arguments, named or {}]) + "\n")
@@ -32,7 +32,7 @@ class OperatedProcess(ServerProcess):
         return self.answer()
 
     def answer(self) -> Any:
-        """Wait for the next line that it prints. Raises: RuntimeError."""
+        """Wait for the next line of the process's output. Raises: RuntimeError."""
         process = self._started()
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -44,7 +44,7 @@ class OperatedProcess(ServerProcess):
         return answer["result"]
 
     def all_log_text(self) -> str:
-        """What all its starts have logged."""
+        """Return the logs of all starts of the process."""
         paths = [
             self.log_path.with_name(f"{self._log_name}.{start}.log") for start in range(1, self.starts + 1)
         ]

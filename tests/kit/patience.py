@@ -1,4 +1,4 @@
-"""How much longer a limit is on a machine that has more to do than it can, and waiting until something is so.
+"""Limits of time grow on an overloaded machine; and a wait until a condition is true.
 
 A limit says when to give up waiting, or that something is not much too late. Tests run beside each other, and strangers
 beside them: a limit that is right on a quiet machine measures the others on a busy one.

@@ -43,15 +43,15 @@ class Block:
         self._bases = itertools.cycle(range(base, base + BASES * BASE_STEP, BASE_STEP))
 
     def next_port(self) -> int:
-        """The next that is free. Raises: NoPortIsFree."""
+        """Return the next free port. Raises: NoPortIsFree."""
         return _first(itertools.islice(self._ports, BLOCK), (0,), 1)
 
     def next_base_port(self) -> int:
-        """The next for a cluster. Raises: NoPortIsFree."""
+        """Return the next free base port for a cluster. Raises: NoPortIsFree."""
         return _first(itertools.islice(self._bases, BASES), ABOVE, BASE_STEP)
 
     def close(self) -> None:
-        """Let another process have them."""
+        """Release the block for another process."""
         self._guard.close()
 
 
@@ -74,17 +74,17 @@ def _own() -> Block:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no other process of tests is given."""
+    """Return a port on which no process listens, and which no other process of tests gets."""
     return _own().next_port()
 
 
 def free_ports(count: int) -> list[int]:
-    """Several of them."""
+    """Return several free ports."""
     return [free_port() for _ in range(count)]
 
 
 def free_base_port() -> int:
-    """A `--base-port` for `fluffle cluster`."""
+    """Return a free `--base-port` for `fluffle cluster`."""
     return _own().next_base_port()
 
 
@@ -96,7 +96,7 @@ def _first(candidates: Iterator[int], above: tuple[int, ...], count: int) -> int
 
 
 def _is_free(port: int) -> bool:
-    """Whether nobody listens there, on any address. Connections that have ended don't count: servers pass over them."""
+    """Return whether no process listens on a port, on any address. Ended connections do not count."""
     wanted = [(socket.AF_INET, "")] + [(socket.AF_INET6, "::")] * socket.has_ipv6
     with contextlib.ExitStack() as stack:
         for family, host in wanted:

@@ -24,7 +24,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class End(asyncio.Protocol):
-    """One side of a link; what comes goes to the other side."""
+    """One side of a link. It passes its data to the other side."""
 
     def __init__(self, link: "Link") -> None:
         self.link = link
@@ -46,7 +46,7 @@ class End(asyncio.Protocol):
             self.other.transport.write(data)
 
     def _pass_on(self) -> None:
-        """The oldest of what is late: timers of the same moment come in any order."""
+        """Pass on the oldest delayed data, because timers of the same moment come in any order."""
         data = self._late.popleft()
         other = None if self.other is None else self.other.transport
         if other is not None and not other.is_closing():
@@ -64,7 +64,7 @@ class End(asyncio.Protocol):
         self.link.ended(self, error)
 
     def hush(self, *, is_silent: bool) -> None:
-        """Read nothing, or read on."""
+        """Stop reading, or start again."""
         if self.transport is not None and not self.transport.is_closing():
             if is_silent:
                 self.transport.pause_reading()
@@ -72,7 +72,7 @@ class End(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def reset(self) -> None:
-        """End it by a reset."""
+        """End the connection with a reset."""
         if self.transport is not None and not self.transport.is_closing():
             sock = self.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
@@ -93,12 +93,12 @@ class Link:
         self._is_connected = False
 
     def accepted(self) -> End:
-        """For a connection that was just accepted."""
+        """Make a link for a connection that was just accepted."""
         self.proxies.links.add(self)
         return self.near
 
     def begin(self) -> None:
-        """It is there: may it be?"""
+        """Connect to the other node, unless the link is cut."""
         assert self.near.transport is not None
         self.near.transport.pause_reading()
         # Who it is from costs milliseconds to find out, so it is asked only when it matters.
@@ -112,7 +112,7 @@ class Link:
 
     @property
     def pair(self) -> frozenset[str]:
-        """The names of the nodes at its ends; only one if the other is not known any more."""
+        """Return the names of the nodes at the ends of the link; only one if the other is no longer known."""
         if self._pair is None:
             if self.near.transport is None:
                 return frozenset((self.target,))  # it is just being made: it looks at the cuts when it is
@@ -122,12 +122,12 @@ class Link:
 
     @property
     def delay_s(self) -> float:
-        """How much later is what passes here."""
+        """Return the delay of data on this link, in s."""
         delays = self.proxies.delays
         return delays.get(None) or delays.get(self.pair, 0.0) if delays else 0.0
 
     def go_on(self) -> None:
-        """Pass on what comes."""
+        """Start passing data on."""
         self.is_silent = False
         if self._is_connected:
             self.near.hush(is_silent=False)
@@ -156,18 +156,18 @@ class Link:
             self.near.hush(is_silent=False)
 
     def silence(self) -> None:
-        """Pass nothing on."""
+        """Stop passing data on."""
         self.is_silent = True
         self.near.hush(is_silent=True)
         self.far.hush(is_silent=True)
 
     def reset(self) -> None:
-        """Break it, for both sides."""
+        """Reset both sides of the link."""
         self.near.reset()
         self.far.reset()
 
     def ended(self, end: End, error: Exception | None) -> None:
-        """One side is gone, so the other goes."""
+        """Close the other side after one side has ended."""
         other = self.far if end is self.near else self.near
         if error is not None:
             other.reset()
@@ -178,7 +178,7 @@ class Link:
 
 
 class Proxies:
-    """All links.   ports: of the proxies.   targets: the nodes.   cuts: how, by pair of names.   delays: in s.
+    """All links between nodes.   ports: of the proxies.   targets: the nodes.   cuts: by names.   delays: in s.
 
     mark: of what goes to the nodes, for rules of the kernel.
     """
@@ -196,13 +196,13 @@ class Proxies:
         self._owners: dict[int, str] = {}  # the last look at who has which port
 
     def spawn(self, work: Any) -> None:
-        """Run something until it is done."""
+        """Run a coroutine as a task to its end."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def do(self, asked: dict[str, Any]) -> Any:
-        """What a line on standard input asks for."""
+        """Carry out a line from standard input."""
         name = asked.get("name", "")
         match asked["do"]:
             case "target":
@@ -231,7 +231,7 @@ class Proxies:
         return None
 
     def node_of(self, port: int) -> str:
-        """Which node has the socket with that local port."""
+        """Return the node that has the socket with this local port."""
         for _ in range(TRIES):
             if port not in self._owners:
                 # The table of sockets may lack one when it changes while it is read.
@@ -239,7 +239,7 @@ class Proxies:
         return self._owners.get(port, "?")
 
     def _look_up(self) -> dict[int, str]:
-        """The nodes by the local ports of their sockets. Takes some milliseconds."""
+        """Return the nodes by the local ports of their sockets. This takes some milliseconds."""
         names: dict[str, str] = {}
         for name, pid in self.pids.items():
             with contextlib.suppress(OSError):

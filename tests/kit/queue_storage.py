@@ -11,7 +11,7 @@ MUCH = 1 << 30
 
 
 class FakeQueueStorage(MemoryStorage):
-    """Segments in memory: what is in them, and questions that wait for `answer`."""
+    """A storage with segments in memory, whose requests wait for `answer`."""
 
     can_page = True
     segment_entries = 8
@@ -130,7 +130,7 @@ class SegmentStorage(FakeQueueStorage):
         self.questions.append(answer)
 
     def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
-        """To look for what was forgotten would be reported as damage."""
+        """Load messages. Unknown ones raise an error, since a store would report them as damage."""
         assert all(seq in self.entries for each in absent for seq in each.seqs)
         super().load(absent, done)
 

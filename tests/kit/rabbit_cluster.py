@@ -30,7 +30,7 @@ RABBITMQ_CTL: Final = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 
 
 class RabbitNode:
-    """One node. Implements `ClusterNode`."""
+    """A node of a RabbitMQ cluster. It implements `ClusterNode`."""
 
     def __init__(
         self, name: str, directory: Path, settings: Mapping[str, str], epmd_port: int, cookie: str
@@ -126,7 +126,7 @@ class RabbitNode:
         self.evaluate("rabbit:start()")
 
     def join(self, name: str) -> None:
-        """As `stop_app`, `join_cluster`, `start_app`."""
+        """Join a cluster, as `stop_app`, `join_cluster` and `start_app` do."""
         self.evaluate(f"rabbit:stop(), ok = rabbit_mnesia:join_cluster('{name}', disc), rabbit:start()")
 
     def home(self, queue: str, vhost: str = "/") -> str:
@@ -232,7 +232,7 @@ def _mend(cluster: Cluster) -> None:
 
 
 class RabbitCluster:
-    """Makes clusters of them."""
+    """Makes clusters of RabbitMQ nodes."""
 
     @staticmethod
     def separate(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:

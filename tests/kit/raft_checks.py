@@ -1,4 +1,4 @@
-"""The invariants of the metadata's Raft group: I15 of reliability §4.12, and what RaftLog promises.
+"""The invariants of the metadata's Raft group: I15 of reliability §4.12, and the guarantees of RaftLog.
 
 one leader a term · a vote a term, terms never go back, also across power losses · what was acknowledged is on disk
 logs match · a leader has all that is committed · what is applied is applied everywhere in one order, once a number
@@ -25,7 +25,7 @@ class Violation(AssertionError):
 
 
 class WatchedLog(RaftLog):
-    """A log that tells what it applies."""
+    """A log that reports the commands that it applies."""
 
     on_apply: Callable[[int, bytes], None]
     on_batch: Callable[[int, Batch], None]
@@ -44,7 +44,7 @@ class WatchedLog(RaftLog):
 
 
 class Checks:
-    """What is known of a world, and whether it may be so."""
+    """The known facts of a world, and the checks of its invariants."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -90,7 +90,7 @@ class Checks:
     # --- what happens ---
 
     def started(self, process: "Process") -> None:
-        """A member is there: what it cuts off its log is watched."""
+        """Watch a new member for entries that it cuts off its log."""
         self.commits.pop(process.name, None)
         journal = process.raft._journal
         cut_off = journal.deleteEntriesFrom
@@ -104,7 +104,7 @@ class Checks:
         journal.deleteEntriesFrom = watched  # type: ignore[method-assign]
 
     def loaded(self, name: str, image: Image) -> None:
-        """A member starts from its disk: it remembers what it promised."""
+        """Check that a member that starts from its disk has kept its promises."""
         if image.term < self.terms.get(name, 0):
             self.fail(f"{name} forgot term {self.terms[name]}, it starts in {image.term}")
         vote = self.votes.get((name, image.term))
@@ -115,7 +115,7 @@ class Checks:
             self.fail(f"{name} acknowledged entry {index} in term {term} and has only {image.entries[-1][1]}")
 
     def sent(self, process: "Process", peer: str, data: bytes) -> None:
-        """A message leaves: mostly a promise."""
+        """Record the promises in a message that is sent."""
         name = process.name
         kind, term, body = decode(data)
         if kind in ("applied", "propose"):
@@ -132,7 +132,7 @@ class Checks:
                 self.acknowledged[name] = (body.next_index - 1, term)
 
     def submitted(self, process: "Process", command: Command[Any], answers: list[Any]) -> None:
-        """A node got a command."""
+        """Record that a node got a command."""
         assert isinstance(command, SetGlobalParameter)
         self.submitters[command.name] = process.number
         self.open.append((process, command.name, answers))
@@ -140,7 +140,7 @@ class Checks:
     def answered(
         self, process: "Process", command: Command[Any], result: object, *, at_once: bool = False
     ) -> None:
-        """A command got its answer: is it visible wherever a client may go, and the only one?"""
+        """Check that an answered command is visible on each node where a client may connect, and was executed once."""
         self.answer_count += 1
         assert isinstance(command, SetGlobalParameter)
         if isinstance(result, Refused):
@@ -192,7 +192,7 @@ class Checks:
             self._check_log(process, position.committed, is_leader=position.is_leader)
 
     def _check_log(self, process: "Process", committed: int, *, is_leader: bool) -> None:
-        """What is committed is the same everywhere; a leader lacks nothing of it."""
+        """Check that committed entries are equal everywhere, and that a leader has all of them."""
         log = process.raft._journal
         first = log[0][1]
         begin = max(first, self.commits.get(process.name, 0) + 1)
@@ -208,7 +208,7 @@ class Checks:
                 self.fail(f"{process.name} leads without entry {highest}, which is committed")
 
     def check_logs_match(self) -> None:
-        """Log matching: where two logs have an entry of one term, all before it is the same."""
+        """Check log matching: if two logs have an entry of the same term, all entries before it are equal."""
         logs = [process.raft._journal for process in self._world.up.values()]
         for number, one in enumerate(logs):
             for other in logs[:number]:
@@ -225,7 +225,7 @@ class Checks:
                 self.fail(f"logs differ at entry {index} and agree behind it")
 
     def at_rest(self) -> None:
-        """All is healed and quiet: everything that was answered is everywhere."""
+        """Check a healed and idle world: every answered command is on all nodes."""
         for process, parameter, answers in self.open:
             if len(answers) != 1 and self._world.up.get(process.name) is process:
                 self.fail(f"{process.name} gave {len(answers)} answers for {parameter}")

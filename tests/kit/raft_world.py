@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from cluster.metadata.founding import create, join, load
-from cluster.metadata.journal_file import has_journal
+from cluster.metadata.journal_file import PATH
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.raft_member import RaftMember
@@ -34,7 +34,7 @@ FULL_RETRY_S = 1.0
 
 @dataclass
 class Profile:
-    """How a link or a disk is: delays in seconds."""
+    """The delays of a link or a disk, in seconds."""
 
     least: float
     most: float
@@ -45,7 +45,7 @@ class Profile:
 
 @dataclass(eq=False)
 class Process:
-    """A node that runs: one incarnation of its memory."""
+    """A running node: one incarnation of its memory."""
 
     name: str
     number: int
@@ -63,7 +63,7 @@ class Process:
 
 
 class World:
-    """Nodes by name, links between them, and time."""
+    """Nodes by name, the links between them, and the virtual time."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class World:
         self.after(period_s, again)
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Let time go by. Returns: whether `until` came true."""
+        """Advance the time. Returns: whether `until` became true."""
         end = self.now + seconds
         while self._events and self._events[0][0] <= end:
             time, _, do = heapq.heappop(self._events)
@@ -133,18 +133,18 @@ class World:
     # --- processes ---
 
     def form(self, name: str) -> Process:
-        """The first node of a group."""
+        """Start the first node of a group."""
         create(self.disks[name], name)
         return self.start(name)
 
     def start(self, name: str, voters: Sequence[str] | None = None) -> Process:
-        """Start a node: from its disk, or to join these voters."""
+        """Start a node from its disk, or let it join these voters."""
         assert name not in self.up
         self.let_disk_go_on(name)  # else it could not even read its journal
         self._processes += 1
         number = self._processes
         disk = self.disks.get(name)
-        if disk is not None and has_journal(disk):
+        if disk is not None and PATH in disk.names(""):
             image = load(disk)
             self.checks.loaded(name, image)
             is_joining = name not in image.head.voters
@@ -194,7 +194,7 @@ class World:
         return process
 
     def stop(self, name: str, *, power_loss: bool = False) -> None:
-        """kill -9, or the power goes."""
+        """End a node by kill -9 or by a power loss."""
         process = self.up.pop(name)
         self.down_since[name] = self.now
         if process.disk is not None:
@@ -241,11 +241,11 @@ class World:
         self.after(self.disk_profile.draw(self.random), step)
 
     def hang_disk(self, name: str) -> None:
-        """From now on a node's disk begins nothing, until `let_disk_go_on`."""
+        """Hang a node's disk until `let_disk_go_on`."""
         self.hung.add(name)
 
     def let_disk_go_on(self, name: str) -> None:
-        """A node's disk works, and has room."""
+        """Let a node's disk work again, with enough space."""
         self.hung.discard(name)
         if name in self.disks:
             self.disks[name].free()
@@ -300,17 +300,17 @@ class World:
             process.raft.link_down(other, is_gone=other not in self.up)
 
     def reset(self, a: str, b: str) -> None:
-        """What is on its way is lost; a new session comes soon."""
+        """Lose all messages on their way; a new session begins soon."""
         self._unlink(frozenset((a, b)))
         self.connect_soon(a, b)
 
     def block(self, a: str, b: str) -> None:
-        """No session between two nodes until `unblock`."""
+        """Allow no session between two nodes until `unblock`."""
         self.blocked.add(frozenset((a, b)))
         self._unlink(frozenset((a, b)), self.random.uniform(0.002, 1.5))
 
     def heal(self) -> None:
-        """All links work."""
+        """Repair all links."""
         self.blocked.clear()
         self.profiles.clear()
         self.disk_profile = Profile(0.0001, 0.002)
@@ -322,13 +322,13 @@ class World:
                     self.connect_soon(a, b)
 
     def is_linked(self) -> bool:
-        """Whether all that are up have a session with each other."""
+        """Return whether all running nodes have sessions with each other."""
         return all(frozenset((a, b)) in self.session for a in self.up for b in self.up if a < b)
 
     # --- a stand-in for membership ---
 
     def _membership(self) -> None:
-        """Nodes that are new come up by a command; the leader declares down those that are not there."""
+        """Propose that new nodes are up, and, on the leader, that missing nodes are down."""
         for process in list(self.up.values()):
             catalogue, name = process.log.catalogue, process.name
             member = catalogue.members.get(name)
@@ -360,13 +360,13 @@ class World:
         process.log.submit(NodeUp(process.name, f"id-{process.name}", f"{process.name}:1"), answered)
 
     def admit(self, name: str, through: str) -> Process:
-        """A node joins by way of another."""
+        """Let a node join through another one."""
         kind = "ram" if name in self.observers else "disc"
         self.up[through].log.submit(PutMember(name, f"{name}:1", f"id-{name}", kind))  # type: ignore[arg-type]
         return self.start(name, sorted(self.up[through].raft.voters))
 
     def submit(self, name: str, command: Command[Any]) -> list[Any]:
-        """Have a node submit a command. Returns: where its answer will be."""
+        """Let a node submit a command. Returns: the list that will have its answer."""
         answers: list[Any] = []
         process = self.up[name]
         is_submitting = True
@@ -381,15 +381,15 @@ class World:
         return answers
 
     def fingerprint(self, name: str) -> list[bytes]:
-        """A node's catalogue as something that compares."""
+        """Return a node's catalogue as a value that can be compared."""
         return sorted(map(encode_command, snapshot(self.up[name].log.catalogue, whole=True)))
 
     def is_busy(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Return whether any command waits for its answer."""
         return any(each.log._sent or each.log._gathered or each.log._answers for each in self.up.values())
 
     def is_settled(self) -> bool:
-        """Whether all nodes are up for each other and have applied the same."""
+        """Return whether all nodes see each other as up and have applied the same entries."""
         leaders = [each for each in self.up.values() if each.raft.is_leader]
         if len(leaders) != 1 or any(each.incarnation <= 0 or each.is_joining for each in self.up.values()):
             return False
@@ -397,5 +397,5 @@ class World:
 
 
 def parameter(number: int, size: int = 0) -> SetGlobalParameter:
-    """A command that leaves a trace of its own."""
+    """Return a command with a visible effect of its own."""
     return SetGlobalParameter(f"p{number}", "x" * size)

@@ -1,4 +1,4 @@
-"""A sink that writes down what the reader calls, run by run or message by message."""
+"""A sink that records the calls of the reader, run by run or message by message."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ UNLIMITED = 1 << 40
 
 @dataclass(frozen=True)
 class Publish:
-    """A message; `content` as it came, `size` of its body."""
+    """A publish.   content: as received.   size: of its body."""
 
     channel: int
     method_frame: bytes
@@ -26,7 +26,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Ack:
-    """One delivery tag that was acknowledged."""
+    """An acknowledgement of one delivery tag."""
 
     channel: int
     tag: int
@@ -42,7 +42,7 @@ class OtherMethod:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that the reader named.   is_fatal: it raised, and the stream can't be read on."""
+    """A fault that the reader reported.   is_fatal: it raised, and cannot continue with the stream."""
 
     code: int
     explanation: str
@@ -64,7 +64,7 @@ Event = Publish | Ack | OtherMethod | Fault | Heartbeat | ContentFrame
 
 
 class Recorder:
-    """Implements `Sink`.
+    """A `Sink` that records all calls.
 
     events: what came, message by message.   runs: the lengths of the runs of publishes and of acks.
     asked: the channels on which the reader asked for leave to collect a content.
@@ -156,7 +156,7 @@ def publish(
     properties: Properties | None = None,
     frame_max: int = 4096,
 ) -> bytes:
-    """The frames of a whole publish."""
+    """Return the frames of a whole publish."""
     header = content_header(len(body), properties or Properties())
     return method_frame(channel, BasicPublish(routing_key=key)) + content_frames(
         channel, header, body, frame_max
@@ -164,12 +164,12 @@ def publish(
 
 
 def ack(channel: int, tag: int, *, multiple: bool = False) -> bytes:
-    """The frame of an acknowledgement."""
+    """Return the frame of an acknowledgement."""
     return method_frame(channel, BasicAck(tag, multiple))
 
 
 def is_published(event: Event) -> bool:
-    """Whether it is a message."""
+    """Return whether a record is a publish."""
     return isinstance(event, Publish)
 
 

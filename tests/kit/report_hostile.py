@@ -1,4 +1,4 @@
-"""Names that somebody chose to do harm, and documents full of them."""
+"""Names that are meant to do harm, and documents full of them."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ figures = st.one_of(
 
 
 def renamed(value: Any, names_by: dict[str, str]) -> Any:
-    """The document with other names: as keys, as values, and within sentences."""
+    """Return the document with other names: as keys, as values, and within sentences."""
     if isinstance(value, dict):
         return {renamed(key, names_by): renamed(inner, names_by) for key, inner in value.items()}
     if isinstance(value, list):
@@ -55,7 +55,7 @@ def renamed(value: Any, names_by: dict[str, str]) -> Any:
 
 
 def documents(changes: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Health and plan of the samples with other names."""
+    """Return the sample documents of health and plan with other names."""
     health, plan = renamed(samples.health(minutes=8), changes), renamed(samples.plan(), changes)
     body = {key: value for key, value in plan.items() if key != "plan_id"}
     return health, {**body, "plan_id": content_hash(body)}

@@ -19,7 +19,7 @@ _MEMORY = (0.71, 0.44, 0.38, 0.40, 0.33)
 
 
 def health(*, minutes: int = 360, **changes: Any) -> dict[str, Any]:
-    """A health document with findings of each severity.   minutes: of its series."""
+    """Return a health document with findings of each severity.   minutes: the length of its series."""
     document = {
         "format": "spark-ops-health/1",
         "cluster": "prod-eu",
@@ -239,7 +239,7 @@ def _queue_series(minutes: int) -> list[dict[str, Any]]:
 
 
 def plan(**changes: Any) -> dict[str, Any]:
-    """A plan with promotions, a copy and a note."""
+    """Return a plan with promotions, a copy and a note."""
     steps: list[dict[str, Any]] = []
     targets = ("rabbit@n3", "rabbit@n5", "rabbit@n4", "rabbit@n2")
     queues = (
@@ -347,7 +347,7 @@ def _step(
 
 
 def rows(*, error: float = 0.0, scale: float = 1.0, coverage: float = 0.99) -> ClusterRows:
-    """What was measured after the plan: as predicted but for `error` on the first node, and all of it times `scale`."""
+    """Return measurements after the plan: as predicted, but with `error` on the first node, and all times `scale`."""
     queues = [
         QueueRow(
             vhost="/",

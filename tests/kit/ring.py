@@ -1,4 +1,4 @@
-"""A ring whose every step is the test's choice: which view a member sees, which link delivers, who flushes.
+"""A ring in which the test chooses every step: the view that a member sees, the link that delivers, the next flush.
 
 Checks after each step what must always hold (reliability §4.12: I1, I2, I3, I5, I6, I7 and the order across origins),
 and in `check_settled` what must hold when nothing is under way (I11).
@@ -32,7 +32,7 @@ Frame: TypeAlias = Activity | CatchUp
 
 
 class Node:
-    """A member and what it told its host.
+    """A member of the ring, and the calls to its host.
 
     received: origin → what was delivered, in order.   begins: origin → number of the first of them.
     had: origin → how much had been broadcast when the member became active: what comes later it must get.
@@ -102,7 +102,7 @@ class Node:
 
 
 class Ring:
-    """All members of a queue, the views, the links.
+    """A ring: all members of a queue, the views and the links.
 
     spoken: origin → all that it broadcast.   notes: what happened, as a story tells it.
     """
@@ -121,7 +121,7 @@ class Ring:
 
     @property
     def view(self) -> View:
-        """The latest one."""
+        """The latest view."""
         return self.views[-1]
 
     def note(self, text: str) -> None:
@@ -133,7 +133,7 @@ class Ring:
     # --- steps ---
 
     def commit(self, change: ViewChange) -> bool:
-        """A change as the catalogue applies it. Whether there is a new view."""
+        """Apply a change as the catalogue does. Returns: whether there is a new view."""
         after = changed(self.view, change)
         if after is None or after is self.view:
             self.note(f"refused: {change}")
@@ -142,13 +142,13 @@ class Ring:
         return True
 
     def add(self, node: str | None = None) -> int:
-        """The master wants another mirror; its id, or 0."""
+        """Propose another mirror for the master. Returns: its id, or 0."""
         self._last_incarnation += 1
         name = node or f"n{self._last_incarnation}"
         return self.view.version if self.commit(AddMirror(name, self._last_incarnation)) else 0
 
     def kill(self, *ids: int, is_known: bool = True) -> None:
-        """Processes end."""
+        """End the processes of members."""
         for id_ in ids:
             if id_ in self.nodes:
                 self.nodes[id_].is_up = False
@@ -157,7 +157,7 @@ class Ring:
             self.declare_dead(*ids)
 
     def declare_dead(self, *ids: int, may_lose: bool = False) -> None:
-        """The catalogue holds them for dead."""
+        """Declare members dead in the catalogue."""
         self._append(died(self.view, ids, may_lose=may_lose))
 
     def _append(self, view: View) -> None:
@@ -172,7 +172,7 @@ class Ring:
                 self.unborn[member.id] = len(self.views) - 1
 
     def begin(self, id_: int, *, is_late: bool = False) -> Node:
-        """A member's node hears of the first view that has it, or late: of the latest one."""
+        """Let a member's node see the first view with the member, or, if late, the latest view."""
         index = self.unborn.pop(id_)
         if is_late:
             index = len(self.views) - 1
@@ -181,7 +181,7 @@ class Ring:
         return node
 
     def see(self, id_: int, count: int = 1) -> None:
-        """A member sees its next views."""
+        """Let a member see its next views."""
         node = self.nodes[id_]
         for _ in range(count):
             if not node.is_running:
@@ -192,7 +192,7 @@ class Ring:
         self.check()
 
     def catch_up_views(self, *ids: int) -> None:
-        """They see all views that there are."""
+        """Let members see all views."""
         for id_ in ids or list(self.nodes) + list(self.unborn):
             if id_ in self.unborn:
                 self.begin(id_)
@@ -219,11 +219,11 @@ class Ring:
         self.check()
 
     def can_take(self, sender: int, receiver: int) -> bool:
-        """Whether a frame waits. One for a member that has not begun is held by its node."""
+        """Return whether a frame can be taken. Frames for a member that has not begun are held by its node."""
         return bool(self.links.get((sender, receiver))) and receiver not in self.unborn
 
     def take(self, sender: int, receiver: int) -> None:
-        """A link delivers one frame."""
+        """Let a link deliver one frame."""
         message = self.links[sender, receiver].popleft()
         node = self.nodes.get(receiver)
         if node is not None and node.is_running:
@@ -233,7 +233,7 @@ class Ring:
 
     @staticmethod
     def _fate(member: Member, sender: int, message: Frame) -> str:
-        """What becomes of a frame, for the notes."""
+        """Return a description of a frame's fate, for the notes."""
         if message.version > member.view.version:
             return "holds"
         is_wanted = not member._awaits_catch_up or isinstance(message, CatchUp)
@@ -241,7 +241,7 @@ class Ring:
         return "hears" if is_of_left and is_wanted else "ignores"
 
     def settle(self) -> None:
-        """Until nothing is under way: views, frames, proposals."""
+        """Run until nothing is on its way: views, frames, proposals."""
         for _ in range(10_000):
             self.catch_up_views()
             is_quiet = True
@@ -262,7 +262,7 @@ class Ring:
     # --- what must hold ---
 
     def delivered(self, node: Node, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """The payloads are what was said, and what their origin had been delivered before is here, too."""
+        """Check that payloads are what was broadcast, and that what their origin had received before is here too."""
         said = self.spoken[origin][first : first + len(payloads)]
         assert list(payloads) == said
         last = first + len(payloads) - 1
@@ -299,7 +299,7 @@ class Ring:
                 assert other.member.origins[node.id].disk >= upto, f"{member.id}'s disk lacks {upto}"
 
     def check(self) -> None:
-        """What holds after each step."""
+        """Check the invariants that hold after each step."""
         for node in self.nodes.values():
             member = node.member
             if not node.is_running:
@@ -375,7 +375,7 @@ class Driver:
         self.members_max = members_max
 
     def work(self) -> Iterator[Step]:
-        """What is under way goes on: views, frames, proposals, disks."""
+        """Yield the steps that continue the work: views, frames, proposals, disks."""
         ring = self.ring
         for id_ in list(ring.unborn):
             yield f"begin {id_}", partial(ring.begin, id_)
@@ -400,13 +400,13 @@ class Driver:
             yield f"commit {change}", partial(self.commit, change)
 
     def broadcasts(self) -> Iterator[Step]:
-        """Whoever may broadcast."""
+        """Return the members that may broadcast."""
         for id_, node in self.ring.nodes.items():
             if node.is_running and node.member._may_broadcast():
                 yield f"broadcast {id_}", partial(self.ring.broadcast, id_)
 
     def commit(self, change: ViewChange) -> None:
-        """A proposal is applied."""
+        """Apply a proposal."""
         self.ring.proposals.remove(change)
         self.ring.commit(change)
 
@@ -437,7 +437,7 @@ class Driver:
             yield "lose a proposal", partial(ring.proposals.pop, 0)
 
     def jump(self, node: Node) -> None:
-        """It sees the latest view only, as after a snapshot of the catalogue."""
+        """Let a member see only the latest view, as after a snapshot of the catalogue."""
         node.views = len(self.ring.views) - 2
         self.ring.see(node.id)
 
@@ -470,7 +470,7 @@ def _one_kind(random: Random, steps: Iterator[Step]) -> list[Step]:
 
 
 def drive(seed: int, length: int, member_class: MemberClass = Member, *, trouble: float = 0.05) -> Ring:
-    """A ring after so many random steps, settled and checked.   trouble: how often something else than work."""
+    """Return a ring after random steps, settled and checked.   trouble: the share of faults among the steps."""
     random = Random(seed)
     ring = Ring(random.randint(1, 4), member_class)
     driver = Driver(ring)
@@ -492,7 +492,7 @@ def drive(seed: int, length: int, member_class: MemberClass = Member, *, trouble
 
 
 def shown(message: Frame) -> str:
-    """A frame in a story: its kind, version and edge, then of each origin the payloads and how far all have it."""
+    """Return a frame as text: kind, version and edge, then by origin the payloads and how far all members have them."""
     kind, items = (
         ("activity", message.items) if isinstance(message, Activity) else ("catch-up", message.origins)
     )
@@ -509,7 +509,7 @@ def shown(message: Frame) -> str:
 
 
 def shown_view(view: View) -> str:
-    """A view in a story: M is the master, † a dead one, ? one that joins."""
+    """Return a view as text: M is the master, † a dead member, ? a member that joins."""
     signs = {"alive": "", "dead": "†", "joining": "?"}
     members = " ".join(
         f"{member.id}{signs[member.status]}{'M' if member.id == view.master else ''}"

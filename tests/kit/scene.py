@@ -1,4 +1,4 @@
-"""One `Membership` among peers that a test speaks for, with virtual time."""
+"""A scene has one `Membership` in virtual time; the test sends the messages of its peers."""
 
 from typing import Final, TypeVar
 
@@ -18,7 +18,7 @@ SELF: Final = "n1"
 
 
 def member(name: str, incarnation: int = 0, *, is_up: bool = True) -> ClusterMember:
-    """A member; it counts as up if it has an incarnation."""
+    """Return a member, which counts as up if it has an incarnation."""
     return ClusterMember(name, f"{name}:25672", f"id-{name}", "disc", incarnation, is_up and incarnation > 0)
 
 
@@ -33,7 +33,7 @@ class Scene:
 
     @classmethod
     def up(cls, *others: str, leader: str | None = "n2", booted_s: float = BOOTED_S) -> "Scene":
-        """It serves, the others are up and linked; there may be a leader."""
+        """Bring the node up, with the others up and linked, and optionally with a leader."""
         scene = cls(booted_s=booted_s)
         scene.node.members_changed({name: member(name) for name in (SELF, *others)}, scene.now)
         for name in others:
@@ -50,7 +50,7 @@ class Scene:
     # --- what happens ---
 
     def wait(self, seconds: float, *alive: str) -> list[Output]:
-        """Time goes by, with a tick at each deadline. Those that are alive send heartbeats. What came of it."""
+        """Advance the time, with a tick at each deadline and heartbeats of living peers. Returns: the outputs."""
         outputs = []
         end_s = self.now + seconds
         next_s = self.now + OPTIONS.heartbeat_s
@@ -76,7 +76,7 @@ class Scene:
         sent_s: float | None = None,
         lacks_status: bool = False,
     ) -> None:
-        """A peer's heartbeat; its clock is an hour behind, and it follows whom n1 follows."""
+        """Deliver a peer's heartbeat; its clock is an hour behind, and it follows the leader of n1."""
         if incarnation is None:
             incarnation = int(name[1:])
         heartbeat = Heartbeat(
@@ -91,16 +91,16 @@ class Scene:
         self.node.received(name, encode_heartbeat(heartbeat), self.now)
 
     def apply(self, *events: Event) -> None:
-        """The log brought this."""
+        """Apply a command of the log."""
         self.node.applied(events, self.now)
 
     def renew(self, *, sent_s: float | None = None, leader: str = "n2", incarnation: int = 1) -> None:
-        """The leader's renewal of n1's lease is applied."""
+        """Apply the leader's renewal of n1's lease."""
         own = (SELF, incarnation, self.now if sent_s is None else sent_s)
         self.apply(LeasesRenewed(((leader, int(leader[1:]), 7.0), own)))
 
     def answer(self, outputs: list[Output]) -> None:
-        """The log has what n1 submitted."""
+        """Apply the commands that n1 submitted."""
         for output in outputs:
             match output:
                 case Submit(RenewLeases(sent)):
@@ -111,7 +111,7 @@ class Scene:
                     pass
 
     def lead(self, seconds: float, *alive: str) -> list[Output]:
-        """Time goes by for a leader whose renewals are applied at once."""
+        """Advance the time for a leader whose renewals are applied at once."""
         outputs = []
         end_s = self.now + seconds
         while self.now < end_s:
@@ -121,13 +121,13 @@ class Scene:
         return outputs
 
     def join(self, name: str) -> None:
-        """One more member, not up."""
+        """Add a member that is not up."""
         self.apply(MemberPut(member(name)))
 
     # --- what came of it ---
 
     def take(self) -> list[Output]:
-        """What it wants to be done, without heartbeats."""
+        """Return the outputs without heartbeats, and forget them."""
         outputs = self.node.take_outputs()
         self.beats = [
             (item.to, decode_heartbeat(item.message)) for item in outputs if isinstance(item, SendHeartbeat)
@@ -135,7 +135,7 @@ class Scene:
         return [item for item in outputs if not isinstance(item, SendHeartbeat)]
 
     def took(self, *expected: Output) -> None:
-        """Exactly this came."""
+        """Check that the outputs are exactly these."""
         assert self.take() == [*expected]
 
 
@@ -156,5 +156,5 @@ def renewals(outputs: list[Output]) -> list[RenewLeases]:
 
 
 def of(kind: type[OutputT], outputs: list[Output]) -> list[OutputT]:
-    """The outputs of one kind."""
+    """Return the outputs of one kind."""
     return [item for item in outputs if isinstance(item, kind)]

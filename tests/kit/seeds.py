@@ -1,4 +1,4 @@
-"""Fresh seeds: what a run of the tests tries beside what it always tries, so that each run may find something new.
+"""Fresh seeds, which a run of the tests tries beside its fixed ones, so that each run may find something new.
 
 All of them follow from one number, which the run prints at its end and keeps in `var/seeds` from its beginning on:
 `FLUFFLE_SEED=N make test-all` tries the same again. The fast gate has the same number each time.

@@ -18,7 +18,7 @@ SETTINGS: Final[Settings] = {"cluster_partition_handling": "pause_minority"}
 
 
 class Ctl(NamedTuple):
-    """How a run of `rabbitmqctl` or `fluffle ctl` ended."""
+    """The result of a run of `rabbitmqctl` or `fluffle ctl`."""
 
     code: int
     output: str
@@ -51,7 +51,7 @@ class ClusterNode(Protocol):
     def admin(self) -> Admin: ...
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process runs."""
 
     def ctl(self, *arguments: str, timeout_s: float = 60.0) -> Ctl:
         """Run the command line tool against this node, as an operator would."""
@@ -65,37 +65,37 @@ class ClusterNode(Protocol):
         """Wait until clients are accepted."""
 
     def terminate(self) -> None:
-        """SIGTERM; returns when the process has ended."""
+        """Send SIGTERM, and wait until the process has ended."""
 
     def kill(self) -> None:
-        """SIGKILL; returns when the process has ended."""
+        """Send SIGKILL, and wait until the process has ended."""
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Freeze the process (SIGSTOP)."""
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Let the process run again (SIGCONT)."""
 
     def home(self, queue: str, vhost: str = "/") -> str:
-        """The name of the node where the queue lives, "" if this node knows of no such queue."""
+        """Return the name of the queue's home, "" if this node knows no such queue."""
 
     def homes(self) -> list[str]:
         """The names of the nodes where the queues of all vhosts live, one for each queue."""
 
     def replicas(self, queue: str, vhost: str = "/") -> Replicas:
-        """The copies of the queue as this node sees them."""
+        """Return the copies of the queue as this node sees them."""
 
     def sync(self, queue: str) -> None:
-        """`sync_queue`; returns when it has ended."""
+        """Run `sync_queue`, and wait for its end."""
 
     def cancel_sync(self, queue: str) -> None:
-        """`cancel_sync_queue`."""
+        """Run `cancel_sync_queue`."""
 
     def rebalance(self) -> None:
         """`rabbitmq-queues rebalance all`; returns when it has ended. Raises: RuntimeError, as for all refusals."""
 
     def drain(self) -> None:
-        """Put it into maintenance mode."""
+        """Put the node into maintenance mode."""
 
     def revive(self) -> None: ...
 
@@ -107,7 +107,7 @@ class ClusterNode(Protocol):
 
 
 class Cluster:
-    """Nodes, and the wish that all of them run."""
+    """A cluster of nodes, all of which are meant to run."""
 
     def __init__(self, nodes: Sequence[ClusterNode], close: Callable[[], None] = lambda: None) -> None:
         self.nodes = list(nodes)
@@ -116,7 +116,7 @@ class Cluster:
         self._mend: Callable[[], None] | None = None
 
     def use_network(self, cut: Callable[[Sequence[tuple[str, str]]], None], mend: Callable[[], None]) -> None:
-        """How `cut` and `mend` are done."""
+        """Set the functions that do `cut` and `mend`."""
         self._cut, self._mend = cut, mend
 
     def cut(self, *pairs: tuple[str, str]) -> None:
@@ -130,7 +130,7 @@ class Cluster:
         self._mend()
 
     def node(self, name: str) -> ClusterNode:
-        """The node of that name."""
+        """Return the node of that name."""
         return next(node for node in self.nodes if node.name == name)
 
     def __getitem__(self, index: int) -> ClusterNode:
@@ -182,7 +182,7 @@ def start_cluster(
 
 
 def start_nodes(settings: Mapping[str, str] | None = None, names: Sequence[str] = NAMES) -> Cluster:
-    """The same nodes, each on its own yet: could be joined, are not."""
+    """Start the nodes of a cluster without joining them."""
     return _kind().separate({**SETTINGS, **(settings or {})}, names)
 
 

@@ -1,4 +1,4 @@
-"""A server in a process of its own, started as often as a test wants, and what can be seen of it from outside.
+"""A server in its own process, which a test starts, stops and measures from outside.
 
 Hostile clients must not share a process with their victim: the memory that counts is the server's alone, and so is the
 time that its event loop is busy.
@@ -16,7 +16,7 @@ MIB: Final = 1024 * 1024
 
 
 class ServerProcess:
-    """A process that comes and goes; its name and its directory stay.
+    """A process that can be started repeatedly, with the same name and directory.
 
     directory: for a log of each start, made and removed by the caller.   name: how the names of the logs begin.
     """
@@ -50,7 +50,7 @@ class ServerProcess:
         return self.directory / f"{self._log_name}.{self.starts}.log"
 
     def log_text(self) -> str:
-        """What the last start has logged so far."""
+        """Return the log of the last start."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     # --- its life ---
@@ -62,12 +62,12 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """Of a process that has ended by itself; None: it runs, or `wait`, `stop` or `kill` saw its end."""
+        """The exit code of a process that has ended; None: it runs, or `wait`, `stop` or `kill` saw its end."""
         return None if self._process is None else self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
@@ -75,26 +75,26 @@ class ServerProcess:
         self._started().send_signal(number)
 
     def terminate(self) -> None:
-        """Ask it to stop: SIGTERM."""
+        """Send SIGTERM."""
         self.signal(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Freeze the process (SIGSTOP)."""
         self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT, if it is there."""
+        """Let the process run again (SIGCONT), if it exists."""
         if self.is_running:
             self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """kill -9, frozen or not; harmless when it is not there."""
+        """Kill the process (SIGKILL), frozen or not. It may have ended before."""
         if self._process is not None:
             self._process.kill()
             self._end()
 
     def stop(self) -> int:
-        """Stop it as an operator does, with SIGTERM, unless it has ended. Returns: the exit code."""
+        """Stop the process with SIGTERM, as an operator does, unless it has ended. Returns: the exit code."""
         if self.is_running:
             self.terminate()
         return self.wait()
@@ -129,20 +129,20 @@ class ServerProcess:
         return self._status("VmRSS") * 1024
 
     def peak_bytes(self) -> int:
-        """The most resident memory since the start or the last `reset_peak`."""
+        """Return the largest resident memory since the start or the last `reset_peak`."""
         return self._status("VmHWM") * 1024
 
     def reset_peak(self) -> None:
-        """Begin to measure the peak anew (see proc(5), clear_refs)."""
+        """Reset the peak of resident memory (see proc(5), clear_refs)."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def cpu_s(self) -> float:
-        """Processor time used so far."""
+        """Return the processor time used so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def open_files(self) -> int:
-        """Open file descriptors, sockets among them."""
+        """Return the number of open file descriptors, including sockets."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def _status(self, key: str) -> int:

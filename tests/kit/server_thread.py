@@ -31,21 +31,21 @@ T = TypeVar("T")
 
 @dataclass
 class Place:
-    """Where a client shall connect to."""
+    """The address to which a client connects."""
 
     host: str
     port: int
 
 
 def config(**changes: Any) -> Config:
-    """A configuration with one listener on a free port of 127.0.0.1."""
+    """Return a configuration with one listener on a free port of 127.0.0.1."""
     return replace(
         Config(node_name="io@test", data_dir="", cluster_name="io@test", tcp_listeners=(LOOPBACK,)), **changes
     )
 
 
 class ServerThread:
-    """A server, from `with` to its end.
+    """A server that runs within a `with` block.
 
     refusals: what was said of sockets refused before AMQP.   problems: what the loop's exception handler was told.
     """
@@ -121,7 +121,7 @@ class ServerThread:
             self.call(partial(self.broker.log.submit, command))
 
     def call(self, action: Callable[[], T]) -> T:
-        """What `action` returns in the loop's thread."""
+        """Run `action` in the loop's thread. Returns: its result."""
         future: Future[T] = Future()
 
         def act() -> None:
@@ -138,7 +138,7 @@ class ServerThread:
         return self.call(lambda: [connection.name for connection in self.broker.connections.values()])
 
     def wait_until(self, condition: Callable[[], bool], within: float = TIMEOUT_S) -> None:
-        """Wait for what is looked at in the loop's thread."""
+        """Wait until a condition, checked in the loop's thread, is true."""
         deadline = time.monotonic() + within
         while not self.call(condition):
             assert time.monotonic() < deadline, "it did not happen in time"
@@ -154,7 +154,7 @@ class ServerThread:
 
 
 def accepted_socket(client_socket: ClientSocket) -> socket.socket:
-    """The socket of a client socket."""
+    """Return the operating system's socket of a client socket."""
     transport = client_socket._transport
     assert transport is not None
     sock: socket.socket = transport.get_extra_info("socket")
@@ -162,7 +162,7 @@ def accepted_socket(client_socket: ClientSocket) -> socket.socket:
 
 
 def unsent_bytes(client_socket: ClientSocket) -> int:
-    """What waits in the transport for a peer that does not read."""
+    """Return the bytes that wait in the transport for a peer that does not read."""
     transport = client_socket._transport
     assert transport is not None
     return transport.get_write_buffer_size()

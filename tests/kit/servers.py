@@ -18,7 +18,7 @@ Settings = Mapping[str, str]
 
 
 class Admin(Protocol):
-    """What an operator can do. A call returns when the server has done it; a refusal is a RuntimeError."""
+    """The operations of an operator. A call returns when the server has done it; a refusal is a RuntimeError."""
 
     def add_user(self, name: str, password: str, tags: Sequence[str] = ()) -> None: ...
     def delete_user(self, name: str) -> None: ...
@@ -68,11 +68,11 @@ class Server(Protocol):
 
     @property
     def management_url(self) -> str:
-        """Where its HTTP API is, without the /api; "" when that is off."""
+        """The URL of the HTTP API, without /api; "" if it is off."""
 
     @property
     def prometheus_url(self) -> str:
-        """Where its metrics are, without the /metrics; "" when they are off."""
+        """The URL of the metrics, without /metrics; "" if they are off."""
 
     @property
     def admin(self) -> Admin: ...
@@ -85,13 +85,13 @@ class RestartableServer(Server, Protocol):
     """A server in a process of its own, which keeps data, address and settings from one life to the next."""
 
     def halt(self) -> None:
-        """Stop gracefully, but for now."""
+        """Stop gracefully; `boot` starts the server again."""
 
     def crash(self) -> None:
-        """End it as kill -9 does."""
+        """Kill the server (SIGKILL)."""
 
     def boot(self) -> None:
-        """Start it again after `halt` or `crash`."""
+        """Start the server again after `halt` or `crash`."""
 
 
 def start_server(settings: Settings | None = None, *, with_management: bool = False) -> Server:
@@ -113,7 +113,7 @@ def start_server(settings: Settings | None = None, *, with_management: bool = Fa
 def start_restartable_server(
     settings: Settings | None = None, parent: Path | None = None
 ) -> RestartableServer:
-    """The same, for tests that stop or kill the server and start it again.   parent: of its directory."""
+    """Start a server for tests that stop or kill it and start it again.   parent: the parent of its directory."""
     kind = RabbitServer if _is_rabbitmq() else FluffleProcess
     return kind(settings or {}, parent)
 

@@ -15,7 +15,7 @@ INTERVAL_S = 5
 
 
 class Watched:
-    """A world whose time goes on from tick to tick."""
+    """A world whose time advances from tick to tick."""
 
     def __init__(self, options: StatisticsOptions | None = None) -> None:
         self.world = World()
@@ -30,7 +30,7 @@ class Watched:
         return TIME_MS + round((self.world.now - START) * 1000)
 
     def tick(self, count: int = 1) -> None:
-        """Let the interval pass, then take a sample; so many times."""
+        """Advance the time by an interval and take a sample, this many times."""
         for _ in range(count):
             self.world.advance(INTERVAL_S)
             for _ in self.statistics.sample(self.world.now, self.time_ms):
@@ -40,12 +40,12 @@ class Watched:
         return list(self.statistics.rows(kind, query or Query()))
 
     def row(self, kind: Kind, name: str, query: Query | None = None) -> dict[str, Any]:
-        """The one whose name is that."""
+        """Return the row with this name."""
         [row] = [row for row in self.rows(kind, query) if row["name"] == name]
         return row
 
     def queue(self, name: str, query: Query | None = None) -> dict[str, Any]:
-        """The row of a queue of `/`."""
+        """Return the row of a queue in `/`."""
         uid = self.world.queue(name).record.uid
         [row] = [row for row in self.rows("queues", query) if row["id"] == uid]
         return row

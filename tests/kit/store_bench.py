@@ -1,11 +1,11 @@
-"""A store on a simulated disk, driven by hand, and what its files say after a crash."""
+"""A store on a simulated disk, which the test drives step by step, and the contents of its files after a crash."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from node.catalogue.records import QueueRecord
-from node.queue.operations import Image, Operation, decode
+from node.queue.operations import Operation, decode
 from node.queue.run import NEVER, Batch, Envelope
 from node.scheduling.timers import Timers
 from node.store.disk import Append, Disk, Step
@@ -17,6 +17,7 @@ from node.store.records import HEADER_BYTES, read_records
 from node.store.store import Store
 from tests.kit.disk import SimulatedDisk
 from tests.kit.messages import content
+from tests.kit.stored import Image
 
 ENVELOPES = [Envelope("", key, channel=1, frame_max_bytes=0, persistent=True) for key in ("q", "r")]
 ENVELOPE = ENVELOPES[0]
@@ -30,7 +31,7 @@ def uid_of(number: int) -> str:
 
 @dataclass(eq=False)
 class Recorder:
-    """A waiter that writes down what it is told."""
+    """A waiter that records its calls."""
 
     safe: list[tuple[int, int]] = field(default_factory=list)
     unsafe: list[tuple[int, int]] = field(default_factory=list)
@@ -42,7 +43,7 @@ class Recorder:
 
 
 class RecordingDisk(SimulatedDisk):
-    """Writes down the jobs that were submitted."""
+    """A disk that records the submitted jobs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class RecordingDisk(SimulatedDisk):
 
     @property
     def journal_jobs(self) -> list[list[Step]]:
-        """The jobs that wrote to the journal."""
+        """Return the jobs that wrote to the journal."""
         return [
             steps
             for steps in self.submitted
@@ -92,7 +93,7 @@ class Bench:
         return self.store.open(QueueRecord("/", f"q{number}", uid_of(number), durable=durable))
 
     def keep(self, queue: int, *bodies: bytes) -> range:
-        """Messages of one size come into a queue; their numbers there."""
+        """Add messages of one size to a queue. Returns: their numbers."""
         contents = [content(body) for body in bodies]
         first = self.next_seqs.get(queue, 1)
         self.next_seqs[queue] = first + len(bodies)
@@ -117,7 +118,7 @@ class Bench:
         self.store.turn(self.now)
 
     def settle(self) -> None:
-        """Turns and disk, until nothing is left to do."""
+        """Run turns and disk until nothing is left to do."""
         for _ in range(1000):
             self.turn(INTERVAL_S)
             self.disk.settle()
@@ -128,7 +129,7 @@ class Bench:
 
 @dataclass
 class Remains:
-    """What the files of a disk say.   images: by uid.   is_clean: of the journal's end."""
+    """The contents of the files of a disk.   images: by uid.   is_clean: whether the journal ends cleanly."""
 
     images: dict[str, Image]
     is_clean: bool
@@ -139,7 +140,7 @@ class Remains:
 
 
 def remains(disk: Disk) -> Remains:
-    """Segments, and what is left of the journal over them."""
+    """Return the contents of the segments with the rest of the journal applied."""
     images: dict[str, Image] = {}
 
     def apply(uid: str, operation: Operation) -> None:
@@ -165,7 +166,7 @@ def remains(disk: Disk) -> Remains:
 
 
 def lost_contents(disk: Disk, found: Remains) -> list[tuple[str, int]]:
-    """Messages that refer to contents which are not there: uid and number."""
+    """Return uid and number of messages whose contents are missing."""
     store = MessageStore("messages", disk)
     store.recover(disk, lambda *what: None)
     return [

@@ -17,7 +17,7 @@ WELL_KNOWN = {5671, 5672, 15671, 15672, 15691, 15692, 25672, 4369}
 
 @pytest.fixture
 def blocks() -> Iterator[list[Block]]:
-    """What two processes have."""
+    """Return the blocks of two processes."""
     held = [hold_a_block(), hold_a_block()]
     yield held
     for each in held:

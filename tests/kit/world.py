@@ -43,6 +43,7 @@ from node.broker.broker import Broker
 from node.catalogue.commands import Command, seed_commands
 from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
+from node.client.base_connection import BaseConnection
 from node.client.channel import Channel
 from node.client.connection import Connection
 from node.client.endpoint import ClientEndpoint
@@ -74,7 +75,7 @@ GUEST = tuple(
 
 @dataclass(frozen=True)
 class Received:
-    """What a client got: a method, and the content that came with it. method None: a heartbeat."""
+    """A method that a client received, with its content.   method: None for a heartbeat."""
 
     channel: int
     method: Method | None
@@ -83,47 +84,49 @@ class Received:
 
 
 class Diary(Observer):
-    """An observer that writes down what it is told."""
+    """An observer that records its calls."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
 
-    def accepted(self, connection: Connection) -> None:
+    def accepted(self, connection: BaseConnection) -> None:
         self.entries.append("accepted")
 
-    def handshake_failed(self, connection: Connection, explanation: str) -> None:
+    def handshake_failed(self, connection: BaseConnection, explanation: str) -> None:
         self.entries.append(f"handshake failed: {explanation}")
 
-    def handshake_timed_out(self, connection: Connection) -> None:
+    def handshake_timed_out(self, connection: BaseConnection) -> None:
         self.entries.append("handshake timed out")
 
-    def login_refused(self, connection: Connection, mechanism: str, reason: str) -> None:
+    def login_refused(self, connection: BaseConnection, mechanism: str, reason: str) -> None:
         self.entries.append(f"login refused: {mechanism}: {reason}")
 
-    def named_by_client(self, connection: Connection) -> None:
+    def named_by_client(self, connection: BaseConnection) -> None:
         self.entries.append(f"named: {connection.client_name}")
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: BaseConnection) -> None:
         self.entries.append("opened")
 
-    def secret_updated(self, connection: Connection, reason: str) -> None:
+    def secret_updated(self, connection: BaseConnection, reason: str) -> None:
         self.entries.append(f"secret updated: {reason}")
 
     def connection_failed(
-        self, connection: Connection, channel: int, error: ProtocolError, method: str
+        self, connection: BaseConnection, channel: int, error: ProtocolError, method: str
     ) -> None:
         self.entries.append(f"connection failed: {method or '-'} on {channel}: {error.code}")
 
-    def channel_failed(self, connection: Connection, channel: int, error: ProtocolError, method: str) -> None:
+    def channel_failed(
+        self, connection: BaseConnection, channel: int, error: ProtocolError, method: str
+    ) -> None:
         self.entries.append(f"channel failed: {method or '-'} on {channel}: {error.code}")
 
-    def consumer_timed_out(self, connection: Connection, channel: int, consumer_tag: str) -> None:
+    def consumer_timed_out(self, connection: BaseConnection, channel: int, consumer_tag: str) -> None:
         self.entries.append(f"consumer timed out: {consumer_tag} on {channel}")
 
-    def heartbeats_missed(self, connection: Connection) -> None:
+    def heartbeats_missed(self, connection: BaseConnection) -> None:
         self.entries.append("heartbeats missed")
 
-    def closed(self, connection: Connection, *, in_good_order: bool) -> None:
+    def closed(self, connection: BaseConnection, *, in_good_order: bool) -> None:
         self.entries.append(f"closed {'in good order' if in_good_order else 'abruptly'}")
 
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
@@ -147,7 +150,7 @@ class World:
             clock=lambda: self.cost_s,
         )
         self.broker.start(self.now)
-        self.clients: dict[Connection, Client] = {}
+        self.clients: dict[BaseConnection, Client] = {}
         for command in GUEST:
             self.submit(command)
 
@@ -160,16 +163,16 @@ class World:
         self.broker.log.submit(command)
 
     def queue(self, name: str) -> Queue:
-        """The live queue of that name in `/`."""
+        """Return the live queue of that name in `/`."""
         return self.broker.vhosts["/"].queues[name]
 
     @property
     def queue_names(self) -> set[str]:
-        """All live queues of `/`."""
+        """Return the names of all live queues of `/`."""
         return set(self.broker.vhosts["/"].queues)
 
     def connect(self, peer: ClientEndpoint | None = None) -> "Client":
-        """A socket that has said nothing yet."""
+        """Return a new client that has sent nothing yet."""
         return Client(self, peer or ClientEndpoint())
 
     def client(
@@ -179,7 +182,7 @@ class World:
         frame_max: int = 131072,
         heartbeat: int = 0,
     ) -> "Client":
-        """A client that is logged in to `/`, with these channels open (default: 1)."""
+        """Return a client that is logged in to `/`, with these channels open (default: 1)."""
         client = self.connect()
         client.shake_hands(capabilities=capabilities, frame_max=frame_max, heartbeat=heartbeat)
         for channel in channels or (1,):
@@ -194,7 +197,7 @@ class World:
                     self.clients[connection].flush()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, each timer going off just when it is due."""
+        """Advance the time; each timer fires exactly when it is due."""
         end = self.now + seconds
         while (due := self.broker.timers.next_deadline()) is not None and due <= end:
             self.now = max(self.now, due)
@@ -206,7 +209,7 @@ class World:
 
 
 class Client:
-    """The far end of one connection.   is_reset: the socket is gone."""
+    """The client's end of a connection.   is_reset: the socket was reset."""
 
     def __init__(self, world: World, peer: ClientEndpoint) -> None:
         self.world = world
@@ -220,14 +223,14 @@ class Client:
     # --- sending ---
 
     def feed(self, data: bytes) -> None:
-        """Bytes on the wire, whatever they are."""
+        """Send any bytes."""
         if not self.is_reset:
             self.connection.receive_data(data, self.world.now)
 
     def send(
         self, channel: int, method: Method, body: bytes | None = None, properties: Properties | None = None
     ) -> None:
-        """A method, with its content where it has one."""
+        """Send a method, with its content if it has one."""
         data = method_frame(channel, method)
         if isinstance(method, BasicPublish):
             body = body or b""
@@ -244,7 +247,7 @@ class Client:
         mandatory: bool = False,
         properties: Properties | None = None,
     ) -> None:
-        """One publish for each body."""
+        """Send one publish for each body."""
         method = BasicPublish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
         for body in bodies:
             self.send(channel, method, body, properties)
@@ -252,7 +255,7 @@ class Client:
     # --- receiving ---
 
     def flush(self) -> None:
-        """What the shell does with a connection after a turn."""
+        """Flush the connection as the shell does after a turn."""
         connection = self.connection
         if not self.takes_output:
             return
@@ -265,29 +268,29 @@ class Client:
             connection.flushed()
 
     def lose(self) -> None:
-        """The socket goes away."""
+        """Close the socket without a word of AMQP."""
         if not self.is_reset:
             self.is_reset = True
             del self.world.clients[self.connection]
             self.connection.lost(self.world.now)
 
     def received(self) -> list[Received]:
-        """What came since the last time."""
+        """Return everything received since the last call."""
         self.world.settle()
         self._decode()
         unread, self._unread = self._unread, []
         return unread
 
     def methods(self) -> list[Method | None]:
-        """What came since the last time, without channels and contents."""
+        """Return the methods received since the last call, without channels and contents."""
         return [item.method for item in self.received()]
 
     def bodies(self) -> list[bytes]:
-        """The bodies that came since the last time."""
+        """Return the bodies received since the last call."""
         return [item.body for item in self.received() if item.method is not None and item.method.has_content]
 
     def ask(self, channel: int, method: Method) -> Method | None:
-        """Send a method to which there is just one answer."""
+        """Send a method that has exactly one answer, and return that."""
         assert self.received() == [], "unread before the question"
         self.send(channel, method)
         (answer,) = self.received()
@@ -295,7 +298,7 @@ class Client:
         return answer.method
 
     def refusal(self, method: Method, channel: int = 1) -> tuple[int, str]:
-        """Code and text of the close with which a method is answered; its ids must be the method's."""
+        """Return code and text of the close that answers a method; its ids must be the method's."""
         close = self.ask(channel, method)
         assert isinstance(close, ChannelClose | ConnectionClose)
         assert isinstance(close, ChannelClose) == ReplyCode(close.reply_code).closes_channel_only
@@ -339,7 +342,7 @@ class Client:
     def shake_hands(
         self, *, capabilities: Table | None = None, frame_max: int = 131072, heartbeat: int = 0
     ) -> None:
-        """From nothing to an open connection."""
+        """Do the handshake up to an open connection."""
         self.feed(PROTOCOL_HEADER)
         (start,) = self.methods()
         assert isinstance(start, ConnectionStart)
@@ -350,7 +353,7 @@ class Client:
         assert self.ask(0, ConnectionOpen("/")) == ConnectionOpenOk()
 
     def channel(self, number: int = 1) -> Channel:
-        """The broker's side of a channel."""
+        """Return the broker's side of a channel."""
         return self.connection.channels[number]
 
 
@@ -365,7 +368,7 @@ def _decoded(payload: bytes) -> Method:
 
 
 def check_invariants(world: World) -> None:
-    """What must hold between any two inputs, for every queue and every channel of the world."""
+    """Check the invariants between any two inputs, for every queue and every channel of the world."""
     unacked: dict[Queue, list[int]] = {}
     for connection in world.broker.connections.values():
         for channel in connection.channels.values():
@@ -384,7 +387,7 @@ def check_invariants(world: World) -> None:
 
 
 def check_channel(channel: Channel, unacked: dict[Queue, list[int]]) -> None:
-    """Tags are unique and rising, counts agree with what is open; collects body sizes by queue."""
+    """Check that tags are unique and rising and that counts match open deliveries; collect body sizes by queue."""
     held: dict[object, int] = {}
     last_tag = count = 0
     for delivery, tags, sizes in open_deliveries(channel):
@@ -401,7 +404,7 @@ def check_channel(channel: Channel, unacked: dict[Queue, list[int]]) -> None:
 
 
 def open_deliveries(channel: Channel) -> Iterator[tuple[Delivery, list[int], list[int]]]:
-    """Each delivery with its open tags and the sizes of their bodies."""
+    """Yield each delivery with its open tags and the sizes of their bodies."""
     for delivery in channel.unacked._deliveries[channel.unacked._head :]:
         if not delivery.open:
             continue
@@ -412,7 +415,7 @@ def open_deliveries(channel: Channel) -> Iterator[tuple[Delivery, list[int], lis
 
 
 def _in_transactions(world: World, queue: Queue) -> list[int]:
-    """Body sizes of what is settled, but only once a transaction commits."""
+    """Return the body sizes of deliveries that a transaction settles when it commits."""
     return [
         body_size(content)
         for connection in world.broker.connections.values()

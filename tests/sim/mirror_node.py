@@ -14,7 +14,7 @@ from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, NodeUp
 from node.catalogue.snapshot import everything
-from node.client.connection import Connection
+from node.client.base_connection import BaseConnection
 from node.client.endpoint import ClientEndpoint
 from node.client.observer import MirrorEvent
 from node.client.settings import BrokerSettings
@@ -109,7 +109,7 @@ class Node:
         self._members: dict[str, Any] = {}
         self.apply_at = 0.0
         self.submit_at = 0.0
-        self.clients: dict[Connection, SimClient] = {}
+        self.clients: dict[BaseConnection, SimClient] = {}
         self.faults: list[tuple[str, str]] = []
         self.errors: list[str] = []
         self.events: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from node.cli.ctl import reports
 from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused, named
-from node.cli.ctl.formats import Done, Message, Outcome, Report
+from node.cli.ctl.formats import Message, Outcome, Report
 from node.io.protocol_names import protocol_named
 from node.operations.operation import BOTH, DIAGNOSTICS, EX_DATAERR, QUEUES
 from node.process import phases
@@ -269,10 +269,6 @@ def _health(call: Call, session: CtlSession) -> Outcome:
         text = f"Error: health check failed. Message: resource alarm(s) in effect: {', '.join(found.here)}"
         raise Failed(70, text)
     return Message("Health check passed")
-
-
-def _done(call: Call, result: Any) -> Outcome:
-    return Done()
 
 
 _M: Final = "Monitoring, observability and health checks"

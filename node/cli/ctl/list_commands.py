@@ -101,7 +101,7 @@ LISTINGS: Final = {
     ),
     "list_hashes": Command(
         "Monitoring, observability and health checks",
-        "Lists hash functions that there are",
+        "Lists supported hash functions",
         banner=lambda call: "Listing supported hash algorithms ...",
         present=_hashes,
         tools=BOTH,

@@ -294,7 +294,7 @@ def _row(section: str, help_: str, usage: str, perform: Any, banner: Any, **more
 PLUGIN_COMMANDS: Final[dict[str, Command]] = {
     "directories": _row(
         _M,
-        "Displays where the file is that enables plug-ins",
+        "Displays the path of the file of enabled plug-ins",
         "[--offline] [--online]",
         _directories,
         _banner_of_directories,

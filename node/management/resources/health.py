@@ -13,6 +13,7 @@ from node.catalogue.records import QueueRecord
 from node.config.config import TlsOptions
 from node.config.values import Address
 from node.io.protocol_names import protocol_named
+from node.io.turns import next_slice
 from node.management.call import Call
 from node.management.certificates import expiries
 from node.management.reply import Reply, bad_request, no_such_thing, ok
@@ -268,7 +269,7 @@ async def _critical(
     own, found = call.site.config.node_name, []
     for number, record in enumerate(_mirrored(call.catalogue)):
         if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
+            await next_slice()
         if record.type == queue_type and is_critical(record, own):
             found.append(
                 {

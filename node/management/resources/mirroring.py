@@ -3,7 +3,6 @@
 Rings are sorted and cut by the metadata; nodes are asked about progress only for the rings that are shown.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
@@ -13,6 +12,7 @@ from node.catalogue.mirrors.views import View
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.catalogue.policy import queue_settings
 from node.catalogue.records import ClusterMember, QueueRecord
+from node.io.turns import next_slice
 from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_such_thing, ok
 from node.management.routes import Access, Route
@@ -218,7 +218,7 @@ async def _judged(call: Call) -> AsyncIterator[tuple[QueueRecord, tuple[str | No
     for vhost in call.vhosts():
         for number, record in enumerate(list(call.catalogue.queues(vhost))):
             if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
+                await next_slice()
             if record.view is not None:
                 yield record, _about(call, record, hosts)
 
@@ -244,7 +244,7 @@ async def _sliced(rows: Sequence[Mapping[str, Any]], change: Callable[[Mapping[s
     found = []
     for at in range(0, len(rows), _SLICE):
         found += [change(row) for row in rows[at : at + _SLICE]]
-        await asyncio.sleep(0)
+        await next_slice()
     return found
 
 

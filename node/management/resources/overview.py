@@ -1,10 +1,10 @@
 """The resource `/overview`: the cluster on one page. Source: management §1.1."""
 
-import asyncio
 import platform
 from collections.abc import Mapping
 from typing import Any, Final
 
+from node.io.turns import next_slice
 from node.management.call import Call
 from node.management.listing import narrowed
 from node.management.node_facts import EXCHANGE_TYPES, address_of, context_of, is_http
@@ -15,7 +15,6 @@ from node.statistics.sums import add_up
 from node.version import COMPATIBLE_VERSION, VERSION
 
 _TOTALS: Final = ("message_stats", "churn_rates", "queue_totals", "object_totals")
-_ROWS_A_SLICE: Final = 1000
 
 
 async def overview(call: Call) -> Reply:
@@ -135,7 +134,7 @@ async def _known_totals(call: Call) -> dict[str, int]:
     for vhost in call.vhosts():
         exchanges += len(catalogue.exchanges(vhost))
         queues += len(catalogue.queues(vhost))
-        await asyncio.sleep(0)
+        await next_slice()
     owner = None if call.is_monitor else call.user.name
     found = {"exchanges": exchanges, "queues": queues}
     for kind in ("connections", "channels", "consumers"):

@@ -11,7 +11,6 @@ from cluster.metadata.journal_file import (
     Image,
     JournalUnreadable,
     framed,
-    has_journal,
     new_head,
     piece_payloads,
     read_image,
@@ -46,7 +45,7 @@ def _entries(disk: SimulatedDisk) -> list[LogEntry]:
 
 def test_what_is_written_is_read() -> None:
     disk = _written(b"one", b"two")
-    assert has_journal(disk)
+    assert PATH in disk.names("")
     journal = _journal(disk)
     journal.setCurrentTerm(2, "b")
     journal.add(*_entry(12))

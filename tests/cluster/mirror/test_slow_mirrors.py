@@ -12,7 +12,6 @@ from cluster.mirror.slow_mirrors import (
     Evict,
     SlowMirrors,
     Verdict,
-    next_look,
 )
 from node.catalogue.mirrors.views import MirrorSynced, View, changed, created, died
 
@@ -222,9 +221,3 @@ def test_no_ring_no_verdict() -> None:
     slow = SlowMirrors()
     slow.report(7, 1, 0.0)
     assert changed(FOUR, MirrorSynced(2)) is None
-
-
-def test_when_to_look() -> None:
-    assert next_look(0.0, 100.0) == 105.0
-    assert next_look(4.5, 100.0) == 101.0
-    assert next_look(60.0, 100.0) == 101.0

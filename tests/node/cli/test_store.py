@@ -188,9 +188,7 @@ def test_check_tells_of_queues_that_are_gone(capsys: pytest.CaptureFixture[str],
     data.segment(enqueue(1, b"a"), uid=UNKNOWN_UID)
     code, lines, _ = run(capsys, "check", data.path)
     assert code == 0
-    assert lines[7] == (
-        "left over      1 queues that no longer exist; what there is of them the next start removes"
-    )
+    assert lines[7] == "left over      1 queues that no longer exist; the next start removes their files"
 
 
 # --- dump ---

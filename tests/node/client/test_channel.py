@@ -33,7 +33,7 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.client.connection import OUT_MAX_BYTES
+from node.client.base_connection import OUT_MAX_BYTES
 from node.client.settings import BrokerSettings
 from tests.kit.world import Client, Received, World, check_invariants
 

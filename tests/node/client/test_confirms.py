@@ -1,11 +1,15 @@
 """Publisher confirms: what is told, how it is coalesced, and that each number is told once (amqp-behaviour §4.3)."""
 
+from random import Random
+
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from node.amqp.methods import BasicAck, BasicNack
-from node.client.confirms import Confirms
+from node.client.confirms import Confirms, Spans
+from node.client.counters import ExchangePair
 
 
 def nack(tag: int, multiple: bool = False) -> BasicNack:
@@ -163,3 +167,33 @@ class ConfirmsMachine(RuleBasedStateMachine):
 
 TestConfirmsAgainstTheClient = ConfirmsMachine.TestCase
 TestConfirmsAgainstTheClient.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_spans_know_of_which_exchange_each_number_was(seed: int) -> None:
+    """Whatever is settled in whatever order; nothing is kept of what is settled."""
+    random, spans = Random(seed), Spans()
+    pairs = [ExchangePair() for _ in range(3)]
+    owner: dict[int, ExchangePair] = {}
+    expected = [0, 0, 0]
+    number = 1
+    for _ in range(300):
+        pair = random.choice(pairs)
+        count = random.randint(1, 4)
+        spans.add(number, count, pair)
+        owner.update(dict.fromkeys(range(number, number + count), pair))
+        number += count
+        while owner and random.random() < 0.6:
+            first = last = random.choice(list(owner))
+            while last + 1 in owner and random.random() < 0.7:
+                last += 1
+            is_confirmed = random.random() < 0.8
+            spans.settle(first, last, is_confirmed=is_confirmed)
+            for each in range(first, last + 1):
+                expected[next(at for at, one in enumerate(pairs) if one is owner[each])] += is_confirmed
+                del owner[each]
+            assert [one.confirm for one in pairs] == expected
+            assert len(spans) <= len(owner)
+    for each in owner:
+        spans.settle(each, each, is_confirmed=False)
+    assert len(spans) == 0

@@ -39,7 +39,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import Command, DeleteUser, DeleteVhost, SetParameter, SetUserLimits
 from node.catalogue.records import UserLimits
-from node.client.connection import REPLIES_MAX_BYTES
+from node.client.base_connection import REPLIES_MAX_BYTES
 from node.client.publishing import ROUTES_MAX
 from node.client.settings import BrokerSettings
 from tests.kit.memory import assert_gone, no_search_for_cycles

@@ -1,7 +1,6 @@
 """What channels count of each queue and each exchange, while somebody asks (a live RabbitMQ 3.10.8)."""
 
 from dataclasses import asdict
-from random import Random
 
 import pytest
 
@@ -21,7 +20,7 @@ from node.amqp.methods import (
 )
 from node.client import pairs as module
 from node.client.channel import Channel
-from node.client.pairs import KEPT_S, ChannelPairs, ExchangePair, Spans
+from node.client.pairs import KEPT_S, ChannelPairs
 from tests.kit.world import Client, World
 
 
@@ -171,7 +170,7 @@ def test_what_is_gone_is_forgotten() -> None:
     client.send(1, QueueDelete(queue="a"))
     client.send(1, ExchangeDelete(exchange="y"))
     world.settle()
-    pairs.prune(world.broker.catalogue)
+    pairs.prune(world.broker.catalogue, "/")
     assert (set(pairs.queues), set(pairs.exchanges)) == ({"b"}, {"", "x"})
     assert pairs.routed == {("b", "x"): 1}
     assert node.count == pairs.count == 4
@@ -194,33 +193,3 @@ def test_there_is_a_limit_for_a_channel_and_for_a_node(monkeypatch: pytest.Monke
     assert world.broker.pairs.count == 5
     assert client.channel(2).counters.publish == 2
     assert client.channel(2).counters.get_no_ack == 1
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_spans_know_of_which_exchange_each_number_was(seed: int) -> None:
-    """Whatever is settled in whatever order; nothing is kept of what is settled."""
-    random, spans = Random(seed), Spans()
-    pairs = [ExchangePair() for _ in range(3)]
-    owner: dict[int, ExchangePair] = {}
-    expected = [0, 0, 0]
-    number = 1
-    for _ in range(300):
-        pair = random.choice(pairs)
-        count = random.randint(1, 4)
-        spans.add(number, count, pair)
-        owner.update(dict.fromkeys(range(number, number + count), pair))
-        number += count
-        while owner and random.random() < 0.6:
-            first = last = random.choice(list(owner))
-            while last + 1 in owner and random.random() < 0.7:
-                last += 1
-            is_confirmed = random.random() < 0.8
-            spans.settle(first, last, is_confirmed=is_confirmed)
-            for each in range(first, last + 1):
-                expected[next(at for at, one in enumerate(pairs) if one is owner[each])] += is_confirmed
-                del owner[each]
-            assert [one.confirm for one in pairs] == expected
-            assert len(spans) <= len(owner)
-    for each in owner:
-        spans.settle(each, each, is_confirmed=False)
-    assert len(spans) == 0

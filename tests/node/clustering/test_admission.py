@@ -56,7 +56,7 @@ def test_who_was_forgotten_offline_is_told_so() -> None:
     alone = admission(cluster_id="c2")._replace(former_cluster_id="c1")
     refusal = alone.refusal(Hello(cluster_id="c1"))
     assert refusal is not None
-    assert "'n2@h' among them: it has to be reset" in refusal
+    assert "'n2@h' still belongs to the former cluster (id c1): reset 'n2@h'" in refusal
 
 
 def test_a_node_without_a_cluster_refuses_links() -> None:

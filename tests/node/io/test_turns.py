@@ -35,3 +35,31 @@ def test_short_work_gives_nothing_away() -> None:
         return found
 
     assert asyncio.run(story()) == list(range(10))
+
+
+def test_all_long_work_has_one_slice_in_a_round_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    done: list[int] = []
+    most = 0
+
+    async def long_work(number: int) -> None:
+        await turns.next_slice()
+        for _ in range(10):
+            done.append(number)
+            await turns.next_slice()
+
+    async def story() -> None:
+        nonlocal most
+        tasks = [asyncio.create_task(long_work(number)) for number in range(5)]
+        gone = asyncio.create_task(long_work(5))
+        await asyncio.sleep(0)
+        gone.cancel()
+        while not all(task.done() for task in tasks):
+            before = len(done)
+            await asyncio.sleep(0)
+            most = max(most, len(done) - before)
+
+    asyncio.run(story())
+    assert most == 1
+    assert sorted(done[:5]) == list(range(5))  # none goes twice before all have gone once
+    assert [done.count(number) for number in range(6)] == [10] * 5 + [0]

@@ -16,7 +16,6 @@ from node.queue.operations import (
     CorruptRecord,
     Delivered,
     Enqueue,
-    Image,
     Operation,
     Remove,
     decode,
@@ -29,6 +28,7 @@ from node.queue.operations import (
 )
 from node.queue.run import NEVER, Batch, Envelope, Run, bytes_of
 from tests.kit.messages import content, envelope, run_of
+from tests.kit.stored import Image
 
 names_strategy = st.binary(max_size=255).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 keys_strategy = st.lists(names_strategy, max_size=3).map(tuple)

@@ -33,7 +33,7 @@ def filled(storage: FakeQueueStorage, count: int, *, store_id: int = 0) -> Paged
     contents = [content(b"%03d" % seq) for seq in range(1, count + 1)]
     if store_id:
         storage.keep(Batch(shared, contents, 3, store_id), 1, 9.0)
-    backlog.append(Batch(shared, contents, 3, store_id), 1, 9.0, is_indexed=bool(store_id))
+    backlog.tail.append(Batch(shared, contents, 3, store_id), 1, 9.0, is_indexed=bool(store_id))
     return backlog
 
 
@@ -49,7 +49,7 @@ def test_the_tail_becomes_delta_and_what_comes_then_is_q1() -> None:
     storage = FakeQueueStorage()
     backlog = filled(storage, 20)
     backlog.page_out(1 << 40, keep_bytes=15)
-    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
+    backlog.tail.append(Batch(envelope(), [content(b"new")], 3), 21)
     assert backlog.lengths() == {"q1": 1, "q2": 0, "delta": 14, "q3": 0, "q4": 6}
     assert (backlog.count, backlog.body_bytes) == (21, 63)
     assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)] + [b"new"]
@@ -71,7 +71,7 @@ def paged_in_parts(storage: FakeQueueStorage) -> PagedBacklog:
     """1 to 3 in memory, 4 to 20 on disk, 21 in memory."""
     backlog = filled(storage, 20)
     backlog.page_out(1 << 40, keep_bytes=9)
-    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
+    backlog.tail.append(Batch(envelope(), [content(b"new")], 3), 21)
     return backlog
 
 
@@ -141,10 +141,10 @@ def test_contents_of_the_message_store_leave_through_q2() -> None:
     shared = envelope()
     contents = [content(b"abc"), content(b"def")]
     storage.keep(Batch(shared, contents, 3, 7), 21, 9.0)
-    backlog.append(Batch(shared, contents, 3, 7), 21, 9.0, is_indexed=True)
+    backlog.tail.append(Batch(shared, contents, 3, 7), 21, 9.0, is_indexed=True)
     backlog.page_out(1 << 40)
     assert backlog.lengths()["q2"] == 2
-    backlog.append(Batch(shared, [content(b"ghi")], 3), 23)
+    backlog.tail.append(Batch(shared, [content(b"ghi")], 3), 23)
     backlog.page_out(1 << 40)
     assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 23, "q3": 0, "q4": 0}
     assert drained(backlog, storage)[-3:] == [b"abc", b"def", b"ghi"]
@@ -168,11 +168,11 @@ def test_a_lazy_backlog_holds_only_what_is_asked_for() -> None:
     backlog = PagedBacklog(storage, lambda: None)
     backlog.set_lazy(True)
     for seq in range(1, 21):
-        backlog.append(Batch(envelope(), [content(b"%03d" % seq)], 3), seq)
+        backlog.tail.append(Batch(envelope(), [content(b"%03d" % seq)], 3), seq)
         backlog.page_new()
     assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 20, "q3": 0, "q4": 0}
     assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)]
-    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
+    backlog.tail.append(Batch(envelope(), [content(b"new")], 3), 21)
     backlog.refill()
     assert backlog.at_hand == 1
 
@@ -211,7 +211,7 @@ def test_of_which_priority_lost_messages_were() -> None:
     storage = FakeQueueStorage()
     backlog = PriorityBacklog(storage, lambda: None, 3)
     for seq in range(1, 21):
-        backlog.append(Batch(envelope(priority=seq % 2), [content(b"%03d" % seq)], 3), seq)
+        backlog.tail.append(Batch(envelope(priority=seq % 2), [content(b"%03d" % seq)], 3), seq)
     backlog.page_out(1 << 40, keep_bytes=0)
     given_up(storage, backlog, 4, 10, 11)
     storage.answer_all()
@@ -225,7 +225,7 @@ def test_pages_that_change_while_they_are_counted_anew() -> None:
     backlog.page_out(1 << 40, keep_bytes=0)
     given_up(storage, backlog, 17)
     given_up(storage, backlog, 2, 18)
-    backlog.append(Batch(envelope(), [content(b"021")], 3), 21)
+    backlog.tail.append(Batch(envelope(), [content(b"021")], 3), 21)
     backlog.page_new()
     backlog.refill()
     storage.answer_all()
@@ -258,7 +258,7 @@ def test_a_late_answer_to_a_purged_queue_changes_nothing() -> None:
     backlog.refill()
     assert backlog.clear() == 20
     assert storage.entries == {}
-    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
+    backlog.tail.append(Batch(envelope(), [content(b"new")], 3), 21)
     storage.answer_all()
     assert drained(backlog, storage) == [b"new"]
 
@@ -293,7 +293,7 @@ class PagedBacklogMachine(RuleBasedStateMachine):
         batch = Batch(self.envelopes[which], contents, size, store_id)
         if kind != "transient":
             self.storage.keep(batch, self.next_seq, 9.0)
-        self.backlog.append(batch, self.next_seq, 9.0, is_indexed=kind != "transient")
+        self.backlog.tail.append(batch, self.next_seq, 9.0, is_indexed=kind != "transient")
         for body in bodies:
             self.bodies[self.next_seq] = body
             self.ready.append(self.next_seq)

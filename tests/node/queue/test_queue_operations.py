@@ -9,11 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.queue.consumer import Consumer
-from node.queue.operations import Delivered, Image, Remove, decode, encode, enqueues
+from node.queue.operations import Delivered, Remove, decode, encode, enqueues
 from node.queue.queue import Queue
 from node.queue.run import Batch, Envelope, Run
 from node.queue.storage import MemoryStorage
 from tests.kit.messages import FakeHost, FakeOutlet, bodies_of, body_of, content, envelope
+from tests.kit.stored import Image
 
 EPOCH_S = 1_700_000_000.0
 

@@ -43,7 +43,7 @@ class Reading:
 
     def fill(self, count: int, *, first_seq: int = 1) -> None:
         contents = [content(b"%03d" % seq) for seq in range(first_seq, first_seq + count)]
-        self.backlog.append(Batch(envelope(), contents, 3), first_seq)
+        self.backlog.tail.append(Batch(envelope(), contents, 3), first_seq)
 
     def ask(self, *wanted: range, max_bytes: int = MUCH) -> list[Found]:
         found: list[Found] = []
@@ -110,7 +110,7 @@ def test_a_read_takes_a_bounded_number_of_runs() -> None:
     """Each message with an envelope of its own costs as much as a run of thousands."""
     reading = Reading(SegmentStorage(), QueueSettings(max_priority=1))
     for seq in range(1, 2 * RUNS_MAX + 1):
-        reading.backlog.append(Batch(envelope(priority=seq % 2), [content(b"%04d" % seq)], 4), seq)
+        reading.backlog.tail.append(Batch(envelope(priority=seq % 2), [content(b"%04d" % seq)], 4), seq)
     found = reading.ask(range(1, 5000))
     assert (numbers(found), found[0].upto) == ([*range(1, RUNS_MAX + 1)], RUNS_MAX + 1)
     reading.away += [reading.backlog.take(1) for _ in range(RUNS_MAX)]
@@ -120,7 +120,7 @@ def test_a_read_takes_a_bounded_number_of_runs() -> None:
 
 def test_a_larger_message_comes_alone() -> None:
     reading = Reading(SegmentStorage())
-    reading.backlog.append(
+    reading.backlog.tail.append(
         Batch(envelope(), [content(b"x" * 9), content(b"x" * 9000), content(b"x")], MIXED_SIZES), 1
     )
     assert [numbers(reading.ask(range(seq, 4), max_bytes=100)) for seq in (1, 2, 3)] == [[1], [2], [3]]
@@ -129,7 +129,7 @@ def test_a_larger_message_comes_alone() -> None:
 def test_levels_of_a_priority_queue_are_read_in_order_of_numbers() -> None:
     reading = Reading(SegmentStorage(), QueueSettings(max_priority=5))
     for seq in range(1, 9):
-        reading.backlog.append(Batch(envelope(priority=seq % 3), [content(b"%03d" % seq)], 3), seq)
+        reading.backlog.tail.append(Batch(envelope(priority=seq % 3), [content(b"%03d" % seq)], 3), seq)
     assert numbers(reading.ask(range(2, 8))) == [2, 3, 4, 5, 6, 7]
 
 
@@ -200,7 +200,7 @@ def test_messages_of_other_sizes_in_one_record_are_loaded_together() -> None:
     storage = SegmentStorage()
     reading = Reading(storage)
     contents = [content(b"x" * seq) for seq in range(7)]
-    reading.backlog.append(Batch(envelope(), contents, MIXED_SIZES), 1)
+    reading.backlog.tail.append(Batch(envelope(), contents, MIXED_SIZES), 1)
     reading.backlog.page_out(MUCH, 0)
     found = reading.ask(range(2, 4), range(6, 7))
     storage.answer_all()
@@ -237,7 +237,7 @@ def test_what_another_level_has_lost_since_a_scan_is_not_loaded() -> None:
     storage = SegmentStorage()
     reading = Reading(storage, QueueSettings(max_priority=1))
     for seq in range(1, 7):
-        reading.backlog.append(Batch(envelope(priority=seq % 2), [content(b"%03d" % seq)], 3), seq)
+        reading.backlog.tail.append(Batch(envelope(priority=seq % 2), [content(b"%03d" % seq)], 3), seq)
     reading.backlog.page_out(MUCH, 0)
     reading.ask(range(1, 2))
     storage.answer_all()
@@ -334,7 +334,7 @@ class ReaderMachine(RuleBasedStateMachine):
         shared, is_kept = self.envelopes[which], kind != "transient"
         if is_kept:
             self.storage.keep(Batch(shared, contents, size, store_id), self.next_seq, NEVER)
-        self.backlog.append(Batch(shared, contents, size, store_id), self.next_seq, is_indexed=is_kept)
+        self.backlog.tail.append(Batch(shared, contents, size, store_id), self.next_seq, is_indexed=is_kept)
         for body in bodies:
             self.bodies[self.next_seq] = body
             self.live.add(self.next_seq)

@@ -6,9 +6,11 @@ import pytest
 
 from node.scheduling.chores import CHORES_S, Chores
 
+PIECE_S = CHORES_S / 4
+
 
 class Place:
-    """Chores whose pieces cost a millisecond each, and what was done so far."""
+    """Chores whose pieces cost a quarter of a turn's time each, and what was done so far."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -21,7 +23,7 @@ class Place:
 
     def pieces(self, name: str, count: int) -> Iterator[None]:
         for _ in range(count):
-            self.now += 0.001
+            self.now += PIECE_S
             self.done.append(name)
             yield
 
@@ -50,13 +52,13 @@ def test_what_is_short_is_done_at_once(place: Place) -> None:
 
 def test_what_is_long_goes_on_in_the_coming_turns(place: Place) -> None:
     place.begin("a", 30)
-    assert place.now <= CHORES_S + 0.0011
+    assert place.now <= CHORES_S + 1.1 * PIECE_S
     assert place.woken == 1
     place.chores.end_turn()
     costs = []
     while place.chores.has_work:
         costs.append(place.turn())
-    assert max(costs) <= CHORES_S + 0.0011
+    assert max(costs) <= CHORES_S + 1.1 * PIECE_S
     assert place.done == ["a"] * 30 + ["a done"]
 
 

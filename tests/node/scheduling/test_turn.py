@@ -165,6 +165,28 @@ def test_who_asks_for_little_goes_before_those_who_were_stopped(world: World) ->
     assert bystander.methods() == [BasicQosOk()]
 
 
+def test_one_of_those_who_are_stopped_again_and_again_works_in_a_turn_behind_all_others(world: World) -> None:
+    clients = [world.client() for _ in range(20)]
+    consumer, bystander = world.client(), world.client()
+    consumer.send(1, BasicConsume(queue="q", no_ack=True, nowait=True))
+    for client in clients:
+        client.feed(publishes(100, key="k.#"))
+    while world.broker.turns._short or len(world.broker.turns._long) < len(clients):
+        turns(world, 1)
+    costs = []
+    for n in range(10):
+        consumer.received()
+        bystander.publish(1, "q", b"%d" % n)
+        before = world.cost_s
+        turns(world, 1)
+        costs.append(world.cost_s - before)
+        assert consumer.bodies() == [b"%d" % n], "what is done behind this turn is delivered by the next"
+        turns(world, 1)
+    assert max(costs) <= SHARE_S + 0.001
+    world.settle()
+    assert world.cost_s == pytest.approx(20 * 0.100)
+
+
 def test_many_that_waited_for_the_same_go_on_by_turns(world: World) -> None:
     """They sent a change of metadata and much else behind it; a cluster applies all their changes at once."""
     waiting = []

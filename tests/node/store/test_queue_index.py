@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.number_set import NumberSet
-from node.queue.operations import Delivered, Enqueue, Image, Remove, decode
+from node.queue.operations import Delivered, Enqueue, Remove, decode
 from node.queue.run import NEVER, Absent, Batch, Envelope, Run
 from node.queue.storage import NO_STORE_ID
 from node.store.disk import Append, MakeDir, Read, RemoveTree, Sync, SyncDir
@@ -23,6 +23,7 @@ from node.store.records import read_records
 from node.store.rereading import PAUSES_S
 from tests.kit.disk import SimulatedDisk
 from tests.kit.messages import bodies_of, content
+from tests.kit.stored import Image
 
 SEGMENT_ENTRIES = 8
 EMBED_MAX_BYTES = 100
@@ -30,6 +31,11 @@ EPOCH_S = 1_000_000.0
 LARGE = b"L" * EMBED_MAX_BYTES
 PERSISTENT = Envelope("x", "persistent", channel=1, frame_max_bytes=0, persistent=True)
 TRANSIENT = Envelope("x", "transient", channel=1, frame_max_bytes=0)
+
+
+def flushed_count(index: QueueIndex) -> int:
+    """The messages in segments."""
+    return sum(segment.live for segment in index.segments.values())
 
 
 @dataclass
@@ -330,7 +336,7 @@ def test_a_checkpoint_writes_the_oldest_first(node: Node) -> None:
     node.execute(steps)
     assert is_done
     assert seqs_of(node.scan(index, 0)) == [range(seq, seq + 1) for seq in range(1, 6)]
-    assert (index.unflushed_count, index.flushed_count, index.needs_flush) == (1, 5, True)
+    assert (index.unflushed.count, flushed_count(index), index.needs_flush) == (1, 5, True)
 
 
 def test_paging_kept_messages_writes_all_below_them(node: Node) -> None:
@@ -338,7 +344,7 @@ def test_paging_kept_messages_writes_all_below_them(node: Node) -> None:
     index = node.index()
     runs = [keep(node, index, seq, b"m", expiry=seq) for seq in range(1, 5)]
     index.page_out([runs[2]])
-    assert index.unflushed_count == 1
+    assert index.unflushed.count == 1
     index.page_out(runs)
     index.page_out(runs)
     node.turn(index)
@@ -433,7 +439,7 @@ def test_a_dead_segment_is_removed(node: Node) -> None:
     steps = index.take_removals()
     assert steps == [RemoveFile(path(0))]
     node.execute(steps)
-    assert (index.segment_count, index.needs_flush) == (0, False)
+    assert (len(index.segments), index.needs_flush) == (0, False)
     assert index.sync_steps() == [SyncDir(DIRECTORY)]
     index.page_out([keep(node, index, 3, b"c")])
     node.turn(index)
@@ -471,7 +477,7 @@ def test_clear_spares_what_is_outside_and_what_is_not_in_segments(node: Node) ->
     node.turn(index)
     assert seqs_of(node.scan(index, 0)) == [range(1, 3)]
     assert index.take_removals() == [RemoveFile(path(1)), RemoveFile(path(2))]
-    assert (index.flushed_count, index.unflushed_count) == (2, 1)
+    assert (flushed_count(index), index.unflushed.count) == (2, 1)
 
 
 def test_clear_drops_references_before_files_are_removed(node: Node) -> None:
@@ -513,7 +519,7 @@ def test_a_mirror_keeps_older_messages_after_newer_ones(node: Node) -> None:
     index.forget(range(3, 4), 0)
     index.page_out([keep(node, index, 5, b"old")])
     assert index.alive == [range(2, 3), range(4, 6)]
-    assert index.unflushed_count == 2
+    assert index.unflushed.count == 2
 
 
 def test_drop_lets_go_of_everything(node: Node) -> None:
@@ -724,7 +730,7 @@ def test_a_read_that_fails_for_good_costs_what_it_was_of(node: Node) -> None:
     node.disk.fail_always(Read, path(1))
     assert node.scan(index, 1) == []
     assert index.unreadable == NumberSet([range(1, 2), range(9, 10)])
-    assert index.flushed_count == 2, "nobody has given them up"
+    assert flushed_count(index) == 2, "nobody has given them up"
 
 
 @pytest.mark.parametrize("times", [1, len(PAUSES_S)])
@@ -824,7 +830,7 @@ class IndexAgainstModel(RuleBasedStateMachine):
     def unflushed(self) -> set[int]:
         """The prefix rule: of what was kept the last ones."""
         kept = sorted(seq for seq, message in self.alive.items() if message.is_kept)
-        return set(kept[len(kept) - self.index.unflushed_count :])
+        return set(kept[len(kept) - self.index.unflushed.count :])
 
     def in_segments(self) -> set[int]:
         return self.alive.keys() - self.unflushed()
@@ -968,8 +974,8 @@ class IndexAgainstModel(RuleBasedStateMachine):
     @invariant()
     def counts(self) -> None:
         kept = sum(message.is_kept for message in self.alive.values())
-        assert self.index.unflushed_count <= kept
-        assert self.index.flushed_count == len(self.alive) - self.index.unflushed_count
+        assert self.index.unflushed.count <= kept
+        assert flushed_count(self.index) == len(self.alive) - self.index.unflushed.count
 
     def check(self, absent: Absent) -> None:
         messages = [self.alive[seq] for seq in absent.seqs]
@@ -1011,7 +1017,7 @@ class IndexAgainstModel(RuleBasedStateMachine):
         self.node.execute(steps)
         assert not self.index.needs_flush
         files = [path for path in self.node.disk.paths() if path.startswith(DIRECTORY)]
-        assert len(files) == self.index.segment_count
+        assert len(files) == len(self.index.segments)
         found: dict[int, Enqueue] = {}
         for file in files:
             for entry in Image(self.node.operations(file)).entries:

@@ -1,4 +1,4 @@
-"""What the kernel tells of a host without CPU, from files as it writes them."""
+"""The kernel's figures about a host without CPU are read from files as the kernel writes them."""
 
 from pathlib import Path
 

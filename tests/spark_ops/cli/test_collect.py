@@ -42,7 +42,7 @@ def test_once(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{tmp}/none", "--out", "{tmp}/out", "--once"], "none is no directory"),
+        (["{tmp}/none", "--out", "{tmp}/out", "--once"], "none is not a directory"),
         (["{tmp}", "--out", "{tmp}/out", "--flush", "soon"], "'soon' is not a time"),
         (["{tmp}", "--out", "{tmp}/file", "--once"], "{tmp}/file/_collect: Not a directory"),
     ],
@@ -70,7 +70,7 @@ def test_a_full_disk(tmp_path: Path, capsys: Capture, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patched:
         patched.setattr(arrow, "write", full)
         assert main(arguments) == 4
-    assert "no room left" in capsys.readouterr().err
+    assert "no space left" in capsys.readouterr().err
     assert all(path.exists() for path in segments)
     assert main(arguments) == 0
     assert f"{len(ROWS)} rows" in capsys.readouterr().out

@@ -34,7 +34,7 @@ def test_old_hours_go(tmp_path: Path, capsys: Capture) -> None:
     """Unless told otherwise; the last topology stays."""
     write_parquet(ROWS, tmp_path)
     assert main(["compact", str(tmp_path)]) == 0
-    assert "too old and removed: 3 hours" in capsys.readouterr().out
+    assert "removed because of their age: 3 hours" in capsys.readouterr().out
     assert [len(existing_hours(tmp_path, kind)) for kind in ("node", "topology")] == [0, 1]
 
 

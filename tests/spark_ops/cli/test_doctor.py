@@ -62,4 +62,4 @@ def test_clock_and_room(tmp_path: Path) -> None:
 def test_a_root_that_is_none(tmp_path: Path, capsys: Capture) -> None:
     """One line among the others."""
     assert main(["doctor", str(tmp_path / "none")]) == 4
-    assert "is no directory" in capsys.readouterr().out
+    assert "is not a directory" in capsys.readouterr().out

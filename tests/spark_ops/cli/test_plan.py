@@ -18,11 +18,10 @@ from spark_ops.cli.plan import _check_age
 from spark_ops.cli.topologies import read_topology
 from spark_ops.planning.plan import parse
 from spark_ops.planning.rows import ClusterRows
-from spark_ops.planning.topology import document_of
 from tests.kit.synthetic.faults import inject
 from tests.kit.synthetic.files import write_parquet
 from tests.kit.synthetic.telemetry import Setup
-from tests.spark_ops.planning.clusters import cluster, node, queue
+from tests.spark_ops.planning.clusters import cluster, document_of, node, queue
 
 Run = Callable[..., tuple[int, str, str]]
 

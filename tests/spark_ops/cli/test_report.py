@@ -75,7 +75,7 @@ def test_the_page_is_what_comes_without_options(files: Path, monkeypatch: pytest
     """report.html, where the operator stands."""
     monkeypatch.chdir(files)
     assert main(["report", "--plan", "plan.json"]) == 0
-    assert "A plan to look at" in (files / "report.html").read_text()
+    assert "A plan to review" in (files / "report.html").read_text()
 
 
 def test_a_comparison_that_was_kept(files: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_comparison_that_was_kept(files: Path) -> None:
     [
         (None, [], "give ROOT, --health FILE or --plan FILE"),
         (None, ["--after"], "--after compares with a plan"),
-        (None, ["--plan", "plan.json", "--after"], "--after measures: give ROOT"),
+        (None, ["--plan", "plan.json", "--after"], "--after needs measurements: give ROOT"),
         (None, ["--health", "no.json"], "no.json: No such file or directory"),
         (None, ["nowhere"], "nowhere is not a directory"),
         (("health.json", "{"), ["--health", "health.json"], "JSON breaks off"),
@@ -174,7 +174,7 @@ def test_from_telemetry(spark: Any, tmp_path: Path) -> None:
     assert all(node["cpu_measured"] > 0 for node in kept["nodes"])
     assert kept["moves"]["planned"] == len(report["plan"]["moves"]) > 0
     assert kept["moves"]["arrived"] == 0
-    for word in ("Predicted and measured", "It did not come as predicted"):
+    for word in ("Predicted and measured", "Not as predicted"):
         assert word in (tmp_path / "r.html").read_text()
 
 

@@ -221,7 +221,7 @@ def test_imbalance_by_number_names_the_node_with_the_most() -> None:
 
 
 def test_a_loop_that_ended_is_told_with_what_it_was() -> None:
-    """It stands for ten more minutes, and is not told as 0 %."""
+    """The finding stands for ten more minutes, and does not report 0 %."""
 
     def ended(row: dict[str, Any]) -> dict[str, Any]:
         if row["kind"] == "queue" and row["role"] == "master" and row["ts"] // 60_000 - START >= 46:

@@ -200,7 +200,7 @@ def hook() -> Iterator[tuple[str, list[int], list[dict[str, Any]]]]:
             self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Nobody reads it."""
+            """Write no log line."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -215,7 +215,7 @@ def hook() -> Iterator[tuple[str, list[int], list[dict[str, Any]]]]:
 
 @pytest.mark.real
 def test_a_webhook(hook: tuple[str, list[int], list[dict[str, Any]]]) -> None:
-    """Errors and redirects are failures; the name that is told has no query."""
+    """Errors and redirects are failures; the name in the message has no query."""
     url, codes, got = hook
     sink = sink_of(f"{url}?token=secret")
     assert isinstance(sink, WebhookSink)

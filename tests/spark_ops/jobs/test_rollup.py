@@ -11,7 +11,6 @@ from spark_ops.jobs.reading import read, schema
 from spark_ops.jobs.rollup import (
     added,
     bucket,
-    histogram_added,
     mean,
     merge,
     r_squared,
@@ -30,6 +29,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SETUP = Setup(nodes=3, queues=5, replicas=2, hours=3, interval_s=60, seed=3)
 ROWS: list[Row] = list(rows(SETUP))
 KINDS: list[RollupKind] = ["node", "queue", "link"]
+
+
+def histogram_added(name: str) -> Any:
+    """Return how much each bucket of a histogram rose between the first and the last row; null if unknown."""
+    from pyspark.sql import functions as F
+
+    rise = F.zip_with(
+        F.col(f"last.{name}"), F.col(f"first.{name}"), lambda last, first: F.greatest(last - first, F.lit(0))
+    )
+    return F.when(F.size(f"last.{name}") == F.size(f"first.{name}"), rise)
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ def test_times() -> None:
     from spark_ops.cli.rollup import moment
 
     assert moment("2026-11-01") == moment("2026-11-01T01:00+01:00") == START_S
-    with pytest.raises(Exception, match="is no time"):
+    with pytest.raises(Exception, match="is not a time"):
         moment("yesterday")
 
 
@@ -129,7 +129,7 @@ def test_the_command(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (kind, "2026-11-01T00:00Z") for kind in ("link", "node", "queue")
     ]
     assert main(["rollup", str(tmp_path)]) == 0
-    assert "queue   1 hours had theirs already" in capsys.readouterr().out
+    assert "queue   1 hours already had a rollup" in capsys.readouterr().out
     answers = []
     for source in ("rollup", "raw"):
         assert main(["rollup", str(tmp_path), "--figures", source, "--json"]) == 0
@@ -173,7 +173,7 @@ def test_a_directory_that_workers_do_not_share_is_an_error(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_damaged_pages_are_left_out_and_told(spark: Any, tmp_path: Path) -> None:
-    """The footer of the file is intact, so only a read can tell."""
+    """The footer of the file is intact, so only a read shows the damage."""
     paths = roots.write(tmp_path, NODES, is_unique=True)
     roots.overwrite_pages(paths[0])
     assert _write(spark, tmp_path) == [0, 1]

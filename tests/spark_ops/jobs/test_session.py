@@ -83,7 +83,7 @@ def test_a_cluster_makes_few_partitions_of_few_rows() -> None:
 
 @pytest.mark.real
 def test_directories_of_dead_processes_are_removed(tmp_path: Path) -> None:
-    """Nobody else's, none that runs, none that has just been made."""
+    """Directories of other programs, of running processes and of new ones stay."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for name, pid in (("dead", ended.pid), ("alive", os.getpid()), ("new", None)):

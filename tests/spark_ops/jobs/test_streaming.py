@@ -106,7 +106,7 @@ def test_findings_are_raised_and_cleared_once(tmp_path: Path) -> None:
 
 
 def test_nothing_is_cleared_by_what_was_not_seen(tmp_path: Path) -> None:
-    """Queues of a cluster that is down are out of sight; what was found of them stands."""
+    """The queues of a cluster that is down are not seen, so their findings stand."""
     from spark_ops.jobs.streaming import Store
 
     store = Store(tmp_path, "c")

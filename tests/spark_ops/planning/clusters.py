@@ -11,6 +11,7 @@ from spark_ops.planning.goals import Settings
 from spark_ops.planning.plan import Plan, parse_document
 from spark_ops.planning.planner import Outcome, planned
 from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
+from spark_ops.planning.topology import FORMAT, members_of, ram_nodes
 
 NOW = 1_800_000_000.0
 FREE = Settings(max_moves=None, max_bytes=None)
@@ -137,3 +138,42 @@ def _rotated(order: list[str], ring: tuple[str, ...]) -> tuple[str, ...]:
     """Members of which the ring is a rotation."""
     at = ring.index(order[0])
     return ring[at:] + ring[:at]
+
+
+def document_of(rows: ClusterRows) -> dict[str, Any]:
+    """Return the topology document of a cluster, as a node would write it."""
+    return {
+        "format": FORMAT,
+        "cluster": rows.cluster,
+        "view_id": rows.view_id,
+        "nodes": [
+            {
+                "node": row.node,
+                "is_up": row.is_up,
+                "is_draining": row.is_draining,
+                "type": "ram" if row.node in ram_nodes(rows) else "disc",
+                "zone": row.zone,
+                "labels": row.labels,
+            }
+            for row in rows.nodes
+        ],
+        "queues": [
+            {
+                "vhost": row.vhost,
+                "queue": row.queue,
+                "uid": row.uid,
+                "type": row.type,
+                "epoch": row.epoch,
+                "policy": row.policy,
+                "want_mirrors": row.want_mirrors,
+                "fixed_nodes": None if row.fixed_nodes is None else list(row.fixed_nodes),
+                "exclusive": row.is_exclusive,
+                "master": row.master or None,
+                "ring": list(row.ring),
+                "members": list(members_of(row)),
+                "synced": list(row.synced),
+                "placement": [],
+            }
+            for row in rows.queues
+        ],
+    }

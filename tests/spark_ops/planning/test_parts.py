@@ -17,8 +17,18 @@ from spark_ops.planning.rows import ClusterRows
 from spark_ops.planning.simulation import simulated
 from spark_ops.planning.steps import Move, NotPossible, check, placement_of
 from spark_ops.planning.times import iso, seconds
-from spark_ops.planning.topology import TopologyError, document_of, parse, rows_of
-from tests.spark_ops.planning.clusters import FREE, NOW, after, cluster, clusters, node, plan, queue
+from spark_ops.planning.topology import TopologyError, parse, rows_of
+from tests.spark_ops.planning.clusters import (
+    FREE,
+    NOW,
+    after,
+    cluster,
+    clusters,
+    document_of,
+    node,
+    plan,
+    queue,
+)
 
 
 def _small() -> ClusterRows:

@@ -37,7 +37,7 @@ def test_a_node_that_is_busier_than_predicted() -> None:
     assert not after["is_as_predicted"]
     assert after["nodes"][0]["cpu_error"] == pytest.approx(0.25 * (1 - 0.47 / 2.2), rel=1e-6)
     assert after["nodes"][1]["cpu_error"] < 0
-    assert build(None, samples.plan(), after, created=CREATED)["title"] == "It did not come as predicted"
+    assert build(None, samples.plan(), after, created=CREATED)["title"] == "Not as predicted"
 
 
 def nodes_at(*loads: float) -> list[dict[str, float | None]]:
@@ -78,7 +78,7 @@ def test_the_page_says_how_much_of_the_promise_came() -> None:
         "is_as_predicted": False,
     }
     document = build(None, samples.plan(), small, created=CREATED)
-    assert (document["verdict"], document["title"]) == ("too-small", "Too small to tell")
+    assert (document["verdict"], document["title"]) == ("too-small", "Too small to judge")
     assert page(document)
 
 

@@ -213,10 +213,10 @@ def test_what_is_first_is_enough() -> None:
     ("health", "plan", "title"),
     [
         (samples.health(verdict="healthy", findings=[], score=100), None, "Healthy"),
-        (samples.health(verdict="unknown", score=None, coverage={"share": 0.81}), None, "Not enough is known"),
+        (samples.health(verdict="unknown", score=None, coverage={"share": 0.81}), None, "Too little is known"),
         (samples.health(verdict="findings"), samples.plan(), "Needs attention"),
-        (None, samples.plan(), "A plan to look at"),
-        (None, samples.plan(steps=[], waves=[]), "A plan to look at"),
+        (None, samples.plan(), "A plan to review"),
+        (None, samples.plan(steps=[], waves=[]), "A plan to review"),
         (samples.health(nodes=[], findings=[], forecasts=[], series={}, coverage=None, window=[]), None, "Act now"),
     ],
 )  # fmt: skip
