@@ -10,7 +10,7 @@ from node.config.config import Config
 from node.io.loop_lag import Longest, LoopLag
 from node.io.resources import rss_bytes
 from node.queue.counters import DiskCounters
-from node.telemetry.process import GcPauses
+from node.telemetry.process import GcPauses, stolen_cpu_ms, waited_for_cpu_us
 from node.telemetry.queues import QueueRows
 from node.telemetry.surroundings import Surroundings
 from node.version import VERSION
@@ -109,6 +109,8 @@ def _processor() -> dict[str, int | None]:
     return {
         "cpu_user_ms_total": round(usage.ru_utime * 1000),
         "cpu_sys_ms_total": round(usage.ru_stime * 1000),
+        "cpu_wait_us_total": waited_for_cpu_us(),
+        "cpu_steal_ms_total": stolen_cpu_ms(),
         "cores": cores,
     }
 

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     window_s, until = window_of(arguments)
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.forecasts import forecast
-    from spark_ops.jobs.health import HealthError, choose_window, rows_hint
+    from spark_ops.jobs.health import HealthError, choose_window, files_of
     from spark_ops.jobs.session import session
 
     root: Path = arguments.root.absolute()
@@ -37,8 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
         window = choose_window(
             root, window_s=window_s, now_s=time.time(), until=until, cluster=arguments.cluster
         )
-        with session("spark-ops forecast", rows_hint=rows_hint(root, window)) as spark:
-            found = forecast(spark, root, window, settings)
+        files, found = files_of(root, window), []
+        if files.rows:  # else the answer is known before Spark has started
+            with session("spark-ops forecast", rows_hint=files.rows) as spark:
+                found = forecast(spark, root, window, settings, files)
     except HealthError as error:
         raise OpsError(str(error)) from error
     except EngineError as error:

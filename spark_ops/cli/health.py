@@ -17,6 +17,8 @@ from spark_ops.health.settings import Settings
 
 if TYPE_CHECKING:
     from spark_ops.jobs.health import Window
+    from spark_ops.jobs.outbox import Sink
+    from spark_ops.jobs.streaming import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", default="60s", metavar="TIME", help="with --follow: how often to judge (default: 60s)"
     )
+    parser.add_argument(
+        "--alerts",
+        action="append",
+        default=[],
+        metavar="FILE|URL",
+        help="with --follow: append changes to a file or post them to a webhook, at least once; can be repeated",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,21 +61,36 @@ def run(arguments: argparse.Namespace) -> int:
         raise OpsError("--every: at least 1s")
     if arguments.once and not arguments.follow:
         raise OpsError("--once goes with --follow")
+    from spark_ops.jobs.outbox import sink_of
+
+    if arguments.alerts and not arguments.follow:
+        raise OpsError("--alerts goes with --follow")
+    try:
+        for text in arguments.alerts:
+            sink_of(text)
+    except ValueError as error:
+        raise OpsError(f"--alerts: {error}") from error
     if arguments.follow and until != "now":
         raise OpsError("--follow starts now: it takes no --until")
     from spark_ops.health.document import health_document
     from spark_ops.jobs.engine import EngineError
-    from spark_ops.jobs.health import HealthError, choose_window, judge_window, rows_hint
+    from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty, judge_window
     from spark_ops.jobs.session import session
 
     root: Path = arguments.root.absolute()
     now = time.time()
     try:
         window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=arguments.cluster)
-        with session("spark-ops health", rows_hint=rows_hint(root, window)) as spark:
-            if arguments.follow:
-                return _follow(spark, root, window, settings, arguments, window_s, every_s)
-            document = health_document(judge_window(spark, root, window, settings), now)
+        if arguments.follow and not window.cluster:
+            raise OpsError("there is no telemetry yet: try again when `collect` has written some", EX_UNKNOWN)
+        files = files_of(root, window)
+        if not files.rows and not arguments.follow:  # the answer is known before Spark has started
+            document = health_document(judge_empty(window, settings, files), now)
+        else:
+            with session("spark-ops health", rows_hint=files.rows) as spark:
+                if arguments.follow:
+                    return _follow(spark, root, window, settings, arguments, window_s, every_s)
+                document = health_document(judge_window(spark, root, window, settings, files), now)
     except HealthError as error:
         raise OpsError(str(error)) from error
     except EngineError as error:
@@ -108,12 +132,13 @@ def _follow(
 ) -> int:
     """Print raised and cleared findings, line by line; until Ctrl-C, or once with --once."""
     from spark_ops.jobs import streaming
+    from spark_ops.jobs.outbox import sink_of
 
-    if not window.cluster:
-        raise OpsError("there is no telemetry yet: try again when `collect` has written some", EX_UNKNOWN)
     code = EX_UNKNOWN
+    sinks = [sink_of(text) for text in arguments.alerts]
+    store = streaming.Store(root, window.cluster)
+    failed = _deliver(store, sinks, [])  # what a run before this one could not
     if arguments.once:
-        store = streaming.Store(root, window.cluster)
         streaming.start(spark, root, store, window.cluster, is_once=True).awaitTermination()
         change = streaming.judge_store(
             spark, root, store, window.cluster, window_s=window_s, settings=settings, now_s=time.time()
@@ -125,8 +150,18 @@ def _follow(
         )
     for change in changes:
         _tell(change, is_json=arguments.json)
+        failed = _deliver(store, sinks, failed)
         code = exit_code(change.document, arguments.fail_on)
     return code
+
+
+def _deliver(store: "Store", sinks: "list[Sink]", failed: list[str]) -> list[str]:
+    """Deliver alerts, and print failures that are not those of the round before. Returns: the failures."""
+    failures = store.outbox.deliver(sinks)
+    for failure in failures:
+        if failure not in failed:
+            print(plain(f"spark-ops health: {failure}; trying again"), file=sys.stderr, flush=True)
+    return failures
 
 
 def _tell(change: Any, *, is_json: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_ops.applying.journal import keep
 from spark_ops.cli import plan_text
@@ -22,6 +22,9 @@ from spark_ops.cli.topologies import add_topology_argument, read_topology, url_o
 from spark_ops.planning.goals import Settings, SettingsError, checked, settings_from
 from spark_ops.planning.plan import parse_document, written
 from spark_ops.planning.rows import ClusterRows
+
+if TYPE_CHECKING:
+    from spark_ops.jobs.rollup_fields import RollupKind
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -74,6 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.95,
         metavar="SHARE",
         help="the least share of telemetry that must have been seen (default: 0.95)",
+    )
+    parser.add_argument(
+        "--max-age",
+        default="30m",
+        metavar="TIME",
+        help="the greatest age of the newest topology and telemetry in ROOT (default: 30m)",
     )
     parser.add_argument(
         "--candidates",
@@ -139,6 +148,8 @@ def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> d
     if arguments.topology is not None:
         cluster = read_topology(arguments.topology, arguments.ca_file)
         print("without telemetry: the plan balances only the numbers of masters and copies", file=sys.stderr)
+        if arguments.max_bytes is not None:
+            print("--max-bytes limits nothing: the sizes of copies are not known", file=sys.stderr)
         return draft(cluster, settings, now=now, came_from=url_of(arguments.topology))
     cluster = _from_telemetry(arguments, now)
     if cluster.coverage < arguments.min_coverage:
@@ -187,6 +198,7 @@ def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any
     """Yield a Spark session, and the cluster with its loads. Raises: OpsError."""
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.loads import cluster_rows
+    from spark_ops.jobs.rollup_store import rows_to_read
     from spark_ops.jobs.session import session
     from spark_ops.jobs.topology_snapshots import TopologyMissing
 
@@ -195,14 +207,30 @@ def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any
         raise OpsError(f"{root} is not a directory: give the --out directory of `collect`")
     since = now - seconds(arguments.window)
     try:
-        with session("spark-ops plan") as spark:
-            yield spark, cluster_rows(spark, root, since=since, until=now, now=now, cluster=arguments.cluster)
+        kinds: tuple[RollupKind, ...] = ("queue", "node")
+        rows = sum(rows_to_read(root.absolute(), kind, since, now) for kind in kinds)
+        with session("spark-ops plan", rows_hint=rows) as spark:
+            found = cluster_rows(spark, root, since=since, until=now, now=now, cluster=arguments.cluster)
+            _check_age(found, now, seconds(arguments.max_age))
+            yield spark, found
     except EngineError as error:
         raise OpsError(str(error), EX_ENGINE) from None
     except TopologyMissing as error:
         raise OpsError(f"{root}: {error}", EX_UNKNOWN) from None
     except (FileNotFoundError, ValueError) as error:
         raise OpsError(f"{root}: {error}", EX_UNKNOWN) from None
+
+
+def _check_age(rows: ClusterRows, now: float, age_max_s: float) -> None:
+    """Refuse a plan from old telemetry, since queues may have moved and loads may have changed. Raises: OpsError."""
+    for key, what in (("topology_at", "topology"), ("rows_at", "telemetry of a node that is up")):
+        at = rows.facts.get(key)
+        if at is not None and now - at > age_max_s:
+            raise OpsError(
+                f"the newest {what} is {(now - at) / 60:.0f} min old, at most {age_max_s / 60:.0f} min are allowed: "
+                "check that `collect` runs, or give a greater --max-age",
+                EX_UNKNOWN,
+            )
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:

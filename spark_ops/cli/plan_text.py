@@ -43,6 +43,8 @@ def verdict(plan: Plan) -> str:
             return "Nothing to do: all goals are met."
         return f"Nothing helps: {', '.join(unmet)} not met, and no move that is allowed would change that."
     waves = len(plan.waves)
+    if summary.get("copies") and plan.inputs.get("coverage") == 0:
+        return f"{moves} (of unknown size) in {waves} wave{'s' * (waves != 1)}, whose time is not known"
     return (
         f"{moves} ({size(_number(summary.get('bytes')))}) in {waves} wave{'s' * (waves != 1)}, "
         f"about {_number(summary.get('eta_s')):.0f} s one after the other"

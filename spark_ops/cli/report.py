@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -110,6 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise OpsError(str(error)) from error
     for path in write_all(document, arguments):
         print(path)
+    if arguments.root is not None and health is not None and not health["coverage"]["seen"]:
+        print("there is no telemetry in this window", file=sys.stderr)
+        return EX_UNKNOWN
     return 0
 
 
@@ -154,9 +158,9 @@ def _from_root(
     now: float,
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return the health document and the plan's result, computed in one Spark session. Raises: OpsError."""
+    from spark_ops.health.document import health_document
     from spark_ops.jobs.engine import EngineError
-    from spark_ops.jobs.health import choose_window, rows_hint
-    from spark_ops.jobs.health import health as judge
+    from spark_ops.jobs.health import choose_window, files_of, judge_empty, judge_window
     from spark_ops.jobs.loads import cluster_rows
     from spark_ops.jobs.session import session
 
@@ -169,11 +173,12 @@ def _from_root(
         end = window.end * 60.0
         done = plan if arguments.after is True else None
         since = end if done is None else _since(arguments, done, end)  # before Spark's slow start
-        with session("spark-ops report", rows_hint=rows_hint(root, window)) as spark:
+        files = files_of(root, window)
+        if not files.rows and health is None and done is None:
+            return health_document(judge_empty(window, settings, files), now), after
+        with session("spark-ops report", rows_hint=files.rows) as spark:
             if health is None:
-                health = judge(
-                    spark, root, window_s=window_s, now=now, until=until, cluster=cluster, settings=settings
-                )
+                health = health_document(judge_window(spark, root, window, settings, files), now)
             if done is not None:
                 rows = cluster_rows(spark, root, since=since, until=end, now=now, cluster=cluster)
                 after = after_plan.compare(done, rows, created=str(iso(now)))

@@ -97,6 +97,7 @@ def _rollup(arguments: argparse.Namespace) -> int:
     from spark_ops.jobs.progress import progress
     from spark_ops.jobs.rollup_store import stale, write
     from spark_ops.jobs.session import session
+    from spark_ops.telemetry import damage
 
     root = arguments.root.absolute()
     found = _found(arguments)
@@ -106,6 +107,7 @@ def _rollup(arguments: argparse.Namespace) -> int:
     rows = sum(hour.rows for hours in todo.values() for hour in hours)
     done: list[Rolled] = []
     used_s = 0.0
+    damaged = damage.recorded(root)
     started_at = time.monotonic()
     if rows:
         with session("spark-ops rollup", rows_hint=rows, master=arguments.master) as spark:
@@ -113,6 +115,8 @@ def _rollup(arguments: argparse.Namespace) -> int:
                 with progress(spark, f"rollup of {kind}, {len(hours)} hours"):
                     done += write(spark, root, kind, hours)
             used_s = cpu_s()
+    for name in sorted(damage.recorded(root).keys() - damaged.keys()):
+        print(f"{name} has damaged pages and is left out", file=sys.stderr)
     _tell(done, {kind: len(each.hours) for kind, each in found.items()}, used_s, arguments.json)
     if time.monotonic() - started_at > 5 and not arguments.json:
         print(f"{rows} rows in {time.monotonic() - started_at:.0f} s", file=sys.stderr)

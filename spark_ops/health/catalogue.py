@@ -36,6 +36,47 @@ class FindingKind:
 
 _KINDS: Final = (
     FindingKind(
+        "cluster-down",
+        "The cluster is down",
+        "crit",
+        "Start the nodes. If they run, check the collectors: no node's telemetry arrives.",
+        {"silent_minutes": 3},
+    ),
+    FindingKind(
+        "partition",
+        "Nodes cannot reach each other",
+        "crit",
+        "Restore the network between the nodes that are named, and look at the side without a majority.",
+    ),
+    FindingKind(
+        "alarm-active",
+        "An alarm blocks publishers",
+        "crit",
+        "Free memory or disk space on this node: publishers of the whole cluster wait until the alarm is cleared.",
+    ),
+    FindingKind(
+        "publishers-blocked",
+        "Publishers are blocked",
+        "crit",
+        "Look for the node whose memory or disk alarm blocks them.",
+        raise_minutes=3,
+        raise_of=5,
+    ),
+    FindingKind(
+        "queue-without-master",
+        "A queue has no master",
+        "crit",
+        "Bring back the node that had the master, or promote or delete the queue: clients cannot use it.",
+        {"queues_named": 20},
+    ),
+    FindingKind(
+        "node-down",
+        "A node is down",
+        "warn",
+        "Start the node, or remove it from the cluster with `fluffle ctl forget_cluster_node`.",
+        {"silent_minutes": 2},
+    ),
+    FindingKind(
         "under-replicated",
         "Fewer mirrors than wanted",
         "warn",
@@ -78,6 +119,7 @@ _KINDS: Final = (
             "hint_ratio": 1.5,
             "count_ratio": 1.25,
             "count_min": 4,
+            "count_minutes": 10,
             "cores_min": 0.02,
         },
     ),
@@ -89,11 +131,27 @@ _KINDS: Final = (
         {
             "loop_lag_ms": 100,
             "loop_lag_crit_ms": 1000,
+            "held_ms": 1000,
+            "held_minutes": 3,
             "cpu": 0.85,
             "cpu_crit": 0.97,
             "cores_usable": 1.0,
             "minutes": 10,
         },
+    ),
+    FindingKind(
+        "host-without-cpu",
+        "The host has too little CPU",
+        "warn",
+        "Give the host or the container more CPU, or move other work away: moving queues does not help.",
+        {"waiting": 0.5, "stolen_cores": 0.2, "minutes": 10},
+    ),
+    FindingKind(
+        "slow-syncs",
+        "The disk syncs slowly",
+        "warn",
+        "Look at the disk of this node and at what else uses it: confirms of persistent messages wait for syncs.",
+        {"sync_ms": 200, "sync_crit_ms": 2000, "syncs_min": 20, "minutes": 10},
     ),
     FindingKind(
         "runaway-queue",
@@ -130,10 +188,17 @@ _KINDS: Final = (
         raise_of=5,
     ),
     FindingKind(
+        "messages-dropped",
+        "A queue drops messages",
+        "info",
+        "Raise max-length, add consumers, or set a dead-letter exchange that keeps what the queue drops.",
+        {"dropped_min": 50, "warn_share": 0.2, "minutes": 10},
+    ),
+    FindingKind(
         "flapping-link",
-        "The link between two nodes is unstable",
+        "Links between nodes are unstable",
         "warn",
-        "Look at the network between the two nodes.",
+        "Look at the network between the nodes that are named.",
         {"reconnects": 3, "minutes": 10, "hop_factor": 10, "hop_min_us": 5000},
     ),
     FindingKind(
@@ -207,9 +272,20 @@ CATALOGUE: Final[Mapping[str, FindingKind]] = {kind.id: kind for kind in _KINDS}
 
 EXPLAINED_BY: Final[Mapping[str, frozenset[str]]] = {
     "runaway-queue": frozenset({"consumer-starvation", "unacked-stuck", "redelivery-loop"}),
-    "resource-near-limit": frozenset({"runaway-queue", "consumer-starvation", "unacked-stuck"}),
-    "hot-node": frozenset({"hot-single-queue"}),
+    "consumer-starvation": frozenset({"unacked-stuck"}),
+    "resource-near-limit": frozenset(
+        {"alarm-active", "runaway-queue", "consumer-starvation", "unacked-stuck"}
+    ),
+    "hot-node": frozenset({"host-without-cpu", "hot-single-queue"}),
     "master-imbalance": frozenset({"hot-single-queue"}),
+    "publishers-blocked": frozenset({"alarm-active"}),
+    "flapping-link": frozenset({"cluster-down", "partition", "node-down", "host-without-cpu", "hot-node"}),
+    "under-replicated": frozenset({"node-down"}),
+    "unstable-failover": frozenset({"partition"}),
+    "telemetry-gap": frozenset({"cluster-down", "node-down"}),
+    "queue-without-master": frozenset({"cluster-down"}),
+    "node-down": frozenset({"cluster-down"}),
 }
-"""Kinds of findings, and the kinds that may explain them. An explained finding is not reported beside its cause unless
-it is critical, so that operators read causes. The evidence of the cause has the text of the finding under `also`."""
+"""Kinds of findings, and the kinds that may explain them. An explained finding is not reported beside its cause, so
+that operators read causes; a critical finding is, unless its cause is critical, too. The evidence of the cause has
+the text of the finding under `also`."""

@@ -75,6 +75,26 @@ class Context:
             if facts and facts[-1].minute >= oldest
         }
 
+    @cached_property
+    def silent(self) -> dict[str, int]:
+        """The last minute of each node that reported in the window and is silent at its end."""
+        least = self.minutes("cluster-down", "silent_minutes")
+        return {
+            node: facts[-1].minute
+            for node, facts in self.evidence.nodes.items()
+            if facts and self.evidence.end - facts[-1].minute - 1 >= least
+        }
+
+    @cached_property
+    def up(self) -> set[str]:
+        """The nodes that are up according to any node that is not silent."""
+        return {
+            member
+            for node, facts in self.evidence.nodes.items()
+            if facts and node not in self.silent
+            for member in facts[-1].view_members or ()
+        }
+
     def node_share(self, node: str) -> float:
         """Return the share of the cluster's load that a node's masters cause; 1 / nodes if the load is unknown."""
         total = sum(load.cores for load in self.evidence.loads)

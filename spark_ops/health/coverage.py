@@ -1,8 +1,8 @@
 """Coverage is the share of the nodes' rows that the job has read. A cluster is called healthy only if it is sufficient.
 
 Rows have sequence numbers, so missing rows can be counted. If a node is silent at the end or in the whole window, the
-number of its rows is estimated by time. No rows are expected of a node before it started in the window, or after a
-clean stop. Source: spark §2.1, §3.2.
+number of its rows is estimated by time. No rows are expected of a node before it started in the window, after a clean
+stop, or after it went down according to the other nodes. Source: spark §2.1, §3.2.
 """
 
 from collections import defaultdict
@@ -107,7 +107,9 @@ def _holes(
     if earliest.boot in first_ones:
         begin = earliest.minute  # the node started in the window
     stops = [e.ts // 60_000 for e in evidence.events if e.node == node and e.event == "node_stop"]
-    if stops and max(stops) >= minutes[-1] - 1:
+    is_stopped = bool(stops) and max(stops) >= minutes[-1] - 1
+    is_down = node in context.silent and bool(context.up) and node not in context.up
+    if is_stopped or is_down:
         end = minutes[-1] + 1
     at_least = context.minutes("telemetry-gap", "gap_minutes")
     holes = []

@@ -17,14 +17,14 @@ from spark_ops.health.coverage import Coverage
 from spark_ops.health.facts import NodeMinute
 from spark_ops.health.finding import Finding
 from spark_ops.health.judge import Judged
-from spark_ops.health.rules_node import cpu_cores, resource_eta, used_and_limit
+from spark_ops.health.rules_node import cpu_cores, loop_lag_ms, resource_eta, used_and_limit
 from spark_ops.health.score import node_score
 
 FORMAT: Final = "spark-ops-health/1"
 POINTS_MAX: Final = 300
 MISSING_MAX: Final = 100
 RECENT_MINUTES: Final = 10
-"""The figures of nodes are means or maxima of this many last minutes."""
+"""The CPU of nodes is the mean of this many last minutes."""
 FORECASTS: Final = ("memory", "disk", "fd")
 
 
@@ -103,7 +103,7 @@ def _node(context: Context, node: str, findings: Sequence[Finding]) -> dict[str,
     last = context.latest.get(node)
     known = last is not None
     recent = [value for _, value in _shares(context, facts, "cpu")[-RECENT_MINUTES:] if value is not None]
-    lags = [fact.loop_lag_ms_max for fact in facts[-RECENT_MINUTES:] if fact.loop_lag_ms_max is not None]
+    lag_ms = loop_lag_ms(context, facts)
 
     def share(resource: str) -> float | None:
         return None if last is None else _share(last, resource)
@@ -117,7 +117,7 @@ def _node(context: Context, node: str, findings: Sequence[Finding]) -> dict[str,
         "fds": share("fd"),
         "masters": last.queues_master if last is not None else None,
         "mirrors": last.queues_mirror if last is not None else None,
-        "loop_lag_ms": round(max(lags), 3) if lags and known else None,
+        "loop_lag_ms": round(lag_ms, 3) if lag_ms is not None and known else None,
     }
 
 

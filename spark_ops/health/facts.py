@@ -36,7 +36,13 @@ class NodeMinute:
     mem_limit: int | None = None
     disk_free: int | None = None
     disk_limit: int | None = None
+    fsync_count_total: int | None = None
+    fsync_us_total: int | None = None
+    cpu_wait_us_total: int | None = None
+    cpu_steal_ms_total: int | None = None
     loop_lag_us: tuple[int, ...] | None = None
+    alarms: tuple[str, ...] | None = None
+    blocked_conns: int | None = None
     conns: int | None = None
     conns_opened_total: int | None = None
     conns_closed_total: int | None = None
@@ -62,6 +68,9 @@ class ReplicaMinute:
     mono_ms: int
     lag_ms_max: int | None = None
     role: str | None = None
+    durable: bool | None = None
+    exclusive: bool | None = None
+    master_node: str | None = None
     epoch: int | None = None
     want_mirrors: int | None = None
     ring: tuple[str, ...] | None = None
@@ -72,6 +81,9 @@ class ReplicaMinute:
     ready: int | None = None
     unacked: int | None = None
     msg_bytes: int | None = None
+    pub_total: int | None = None
+    dead_lettered_total: int | None = None
+    dropped_total: int | None = None
     dlv_total: int | None = None
     get_total: int | None = None
     ack_total: int | None = None

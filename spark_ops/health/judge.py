@@ -12,14 +12,18 @@ from spark_ops.health.catalogue import CATALOGUE, EXPLAINED_BY
 from spark_ops.health.context import Context
 from spark_ops.health.coverage import Coverage, judge_gaps, measure
 from spark_ops.health.facts import Evidence
-from spark_ops.health.finding import Finding, Verdict
-from spark_ops.health.rules_cluster import judge_balance, judge_events, judge_files, judge_link
+from spark_ops.health.finding import Finding, Subject, Verdict
+from spark_ops.health.rules_cluster import judge_balance, judge_events, judge_files
 from spark_ops.health.rules_copies import judge_copies
+from spark_ops.health.rules_links import judge_links
 from spark_ops.health.rules_node import judge_node, judge_resources
+from spark_ops.health.rules_outage import judge_outage
 from spark_ops.health.rules_work import judge_work
 from spark_ops.health.score import score, verdict
 from spark_ops.health.settings import Settings
 
+SETTLES_S: Final = 120
+"""A consequence may be seen this many seconds earlier than its cause, because facts are of whole minutes."""
 _RANK: Final = {"crit": 0, "warn": 1, "info": 2}
 _ORDER: Final = {kind: at for at, kind in enumerate(CATALOGUE)}
 
@@ -50,8 +54,8 @@ def _all(context: Context, coverage: Coverage) -> Iterator[Finding]:
     for queue in context.evidence.queues:
         yield from judge_copies(context, queue)
         yield from judge_work(context, queue)
-    for (from_node, to_node), facts in sorted(context.evidence.links.items()):
-        yield from judge_link(context, from_node, to_node, facts)
+    yield from judge_outage(context)
+    yield from judge_links(context)
     for node in sorted(context.evidence.nodes):
         yield from judge_node(context, node)
         yield from judge_resources(context, node)
@@ -65,12 +69,12 @@ def _folded(findings: list[Finding]) -> list[Finding]:
     """Return the findings without those that another finding explains; the texts move to the evidence of the latter."""
     kept = {finding.id: finding for finding in findings}
     for finding in findings:
-        if finding.severity == "crit":
-            continue
         causes = [
             other
             for other in findings
-            if other.kind in EXPLAINED_BY.get(finding.kind, ()) and _is_about_same(other, finding)
+            if other.kind in EXPLAINED_BY.get(finding.kind, ())
+            and (finding.severity != "crit" or other.severity == "crit")
+            and _is_about_same(other, finding)
         ]
         if not causes:
             continue
@@ -84,8 +88,13 @@ def _folded(findings: list[Finding]) -> list[Finding]:
 
 
 def _is_about_same(cause: Finding, finding: Finding) -> bool:
-    """True if the cause concerns the queue or node of the finding, or if the finding is about the cluster."""
+    """True if the cause concerns the queue or node of the finding, or if one of both is about the cluster."""
     of, by = finding.subject, cause.subject
+    if by == Subject():
+        return True
+    if cause.kind == "node-down" and of.queue is not None:
+        # A mirror that is missing since the node went down, and not before.
+        return cause.since is None or finding.since is None or finding.since >= cause.since - SETTLES_S
     if of.queue is not None:
         return (of.vhost, of.queue) == (by.vhost, by.queue)
     if of.node is not None:

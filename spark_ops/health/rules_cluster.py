@@ -1,4 +1,4 @@
-"""Rules about links, events, the distribution of masters, and telemetry files.
+"""Rules about events, the distribution of masters, and telemetry files.
 
 Source: spark §2.7, §3.2.
 """
@@ -6,74 +6,16 @@ Source: spark §2.7, §3.2.
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from spark_ops.health.context import MINUTE_S, Context
-from spark_ops.health.facts import EventFact, LinkMinute
+from spark_ops.health.facts import EventFact
 from spark_ops.health.finding import Finding, Severity, Subject
-from spark_ops.health.minutes import bucket_percentile, bucket_rises, percentile, rises
 from spark_ops.health.rules_copies import is_of_plan
 from spark_ops.health.rules_node import cpu_cores
 
 MINUTES_OF_HOUR = 60
 MASTER_CHANGES = frozenset({"failover", "promotion"})
-
-
-def judge_link(context: Context, from_node: str, to_node: str, facts: list[LinkMinute]) -> Iterator[Finding]:
-    """Yield a finding if a link is interrupted repeatedly, or is much slower than usual."""
-    kind = "flapping-link"
-    end, minutes = context.evidence.end, context.minutes(kind)
-    by_fact = rises(facts, lambda fact: fact.reconnects_total)
-    clear = round(context.settings.health["clear_minutes"])
-    most, since = 0, 0
-    for last in range(end - clear, end):
-        cuts = [
-            (fact.minute, n)
-            for fact, n in zip(facts, by_fact, strict=True)
-            if last - minutes < fact.minute <= last
-        ]
-        count = sum(n for _, n in cuts)
-        if count > most:
-            most, since = count, next(minute for minute, n in cuts if n)
-    now_us, usual_us = _hop_us(context, facts, end - minutes, end), _usual_hop_us(context, facts)
-    is_slow = (
-        now_us is not None
-        and usual_us is not None
-        and now_us > context.of(kind, "hop_factor") * usual_us
-        and now_us > context.of(kind, "hop_min_us")
-    )
-    reasons = []
-    if most >= context.of(kind, "reconnects"):
-        reasons.append(f"was interrupted {most} times in {minutes} min")
-    if is_slow:
-        reasons.append(f"takes {(now_us or 0) / 1000:.1f} ms, usually {(usual_us or 0) / 1000:.1f} ms (p99)")
-    if reasons:
-        yield context.finding(
-            kind,
-            Subject(node=from_node, to_node=to_node),
-            f"the link from {from_node} to {to_node} {' and '.join(reasons)}",
-            share=context.node_share(from_node),
-            since=(since if most >= context.of(kind, "reconnects") else end - minutes) * MINUTE_S,
-            reconnects=most,
-            hop_p99_us=now_us,
-            hop_usual_us=usual_us,
-        )
-
-
-def _hop_us(context: Context, facts: list[LinkMinute], start: int, end: int) -> float | None:
-    """Return the p99 of a link's round trips in the minutes [start, end), in us."""
-    counts = bucket_rises(facts, lambda fact: fact.rtt_us, start, end)
-    return bucket_percentile(counts, context.evidence.bucket_limits_us, 0.99)
-
-
-def _usual_hop_us(context: Context, facts: list[LinkMinute]) -> float | None:
-    """Return the usual p99 of a link's round trips: the 20th percentile of the intervals before the last one, in us.
-
-    With the median, a link that was bad for most of the window would be compared with itself.
-    """
-    minutes = context.minutes("flapping-link")
-    ends = range(context.evidence.end - minutes, context.evidence.start + minutes - 1, -minutes)
-    known = [us for end in ends if (us := _hop_us(context, facts, end - minutes, end)) is not None]
-    return percentile(known, 0.2) if known else None
 
 
 def judge_events(context: Context) -> Iterator[Finding]:
@@ -208,54 +150,92 @@ def _willed(context: Context) -> list[int]:
     return minutes
 
 
+@dataclass(frozen=True, slots=True)
+class _Uneven:
+    """The most loaded node of an hour.   first: the hour's first minute.   ratio: of its load to the mean load; None:
+    there is too little load to compare."""
+
+    first: int
+    node: str
+    ratio: float | None
+
+
 def judge_balance(context: Context) -> Iterator[Finding]:
-    """Yield a finding if the masters' load is uneven for hours; it is `info` for a shorter time or an uneven number."""
-    kind = "master-imbalance"
+    """Yield a finding if the masters' load is uneven for hours, or if one node has all masters; it is `info` for a
+    shorter time or an uneven number."""
     groups: dict[str, list[str]] = defaultdict(list)
     for node, fact in context.latest.items():
         groups[fact.group or ""].append(node)
     for group, nodes in sorted(groups.items()):
-        if len(nodes) < 2:
-            continue
-        ratios = _load_ratios(context, nodes)
-        counts = {node: context.latest[node].queues_master or 0 for node in nodes}
-        mean = sum(counts.values()) / len(nodes)
-        by_count = max(counts.values()) / mean if mean else 0.0
-        uneven_hours = 0
-        for _, ratio in reversed(ratios):
-            if ratio <= context.of(kind, "ratio"):
-                break
-            uneven_hours += 1
-        is_long = uneven_hours >= context.of(kind, "hours")
-        is_count = by_count > context.of(kind, "count_ratio") and max(counts.values()) - mean >= context.of(
-            kind, "count_min"
-        )
-        is_hint = bool(ratios) and ratios[-1][1] > context.of(kind, "hint_ratio")
-        if not is_long and not is_count and not is_hint:
-            continue
-        worst = max(nodes, key=lambda node: (context.node_share(node), counts[node], node))
-        ratio = ratios[-1][1] if ratios else 0.0
-        where = f" of group {group!r}" if group else ""
-        yield context.finding(
-            kind,
-            Subject(),
-            f"the most loaded node{where} has {ratio:.2f} times the mean load and {by_count:.2f} times the mean "
-            f"number of masters ({worst})",
-            severity="warn" if is_long else "info",
-            share=context.node_share(worst),
-            since=ratios[-uneven_hours][0] * MINUTE_S if uneven_hours else None,
-            load_ratio=ratio,
-            count_ratio=by_count,
-            hours=uneven_hours,
-            node=worst,
-        )
+        if len(nodes) > 1:
+            yield from _judge_group(context, group, nodes)
 
 
-def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
-    """Return for each hour its first minute and the load of the most loaded node, divided by the mean load.
+def _judge_group(context: Context, group: str, nodes: list[str]) -> Iterator[Finding]:
+    kind = "master-imbalance"
+    hours = _load_ratios(context, nodes)
+    counts = {node: context.latest[node].queues_master or 0 for node in nodes}
+    total, mean = sum(counts.values()), sum(counts.values()) / len(nodes)
+    fullest = max(nodes, key=lambda node: (counts[node], node))
+    by_count = counts[fullest] / mean if mean else 0.0
+    uneven_hours = 0
+    for hour in reversed(hours):
+        if hour.ratio is None or hour.ratio <= context.of(kind, "ratio"):
+            break
+        uneven_hours += 1
+    now = hours[-1] if hours else None
+    ratio = now.ratio if now is not None else None
+    is_long = uneven_hours >= context.of(kind, "hours")
+    is_hint = ratio is not None and ratio > context.of(kind, "hint_ratio")
+    is_count = by_count > context.of(kind, "count_ratio") and counts[fullest] - mean >= context.of(
+        kind, "count_min"
+    )
+    has_all = total >= context.of(kind, "count_min") and _has_all(context, nodes, fullest)
+    if not (is_long or is_hint or is_count or has_all):
+        return
+    by_load = is_long or is_hint
+    worst = now.node if by_load and now is not None else fullest
+    where = f" of group {group!r}" if group else ""
+    reasons = []
+    if by_load and ratio is not None:
+        reasons.append(f"its masters use {ratio:.2f} times the mean CPU of masters")
+    if is_count or has_all:
+        of = "all" if counts[worst] == total else f"{counts[worst]} of"
+        reasons.append(f"it has {of} {total} masters")
+    if ratio is None:
+        reasons.append("they have too little load to compare")
+    yield context.finding(
+        kind,
+        Subject(),
+        f"masters are spread unevenly over the nodes{where}: {worst} has too many ({', '.join(reasons)})",
+        severity="warn" if is_long or has_all else "info",
+        share=context.node_share(worst),
+        since=hours[-uneven_hours].first * MINUTE_S if uneven_hours else None,
+        load_ratio=ratio,
+        count_ratio=counts[worst] / mean if mean else 0.0,
+        hours=uneven_hours,
+        node=worst,
+        masters=counts[worst],
+    )
+
+
+def _has_all(context: Context, nodes: list[str], fullest: str) -> bool:
+    """True if one node had all masters throughout the last minutes, while all nodes of the group were up."""
+    first = context.evidence.end - context.minutes("master-imbalance", "count_minutes")
+    for node in nodes:
+        recent = [fact for fact in context.evidence.nodes[node] if fact.minute >= first]
+        if len(recent) < (context.evidence.end - first) / 2:
+            return False
+        if any(bool(fact.queues_master) != (node == fullest) for fact in recent):
+            return False
+    return True
+
+
+def _load_ratios(context: Context, nodes: list[str]) -> list[_Uneven]:
+    """Return for each hour the most loaded node, and its load divided by the mean load.
 
     The ratio of a node is the lower one of its masters' load and of its total CPU use: if clients keep the other nodes
-    busy, it is right that this node has more masters. Hours with almost no load have the ratio 1.
+    busy, it is right that this node has more masters. Hours with almost no load have no ratio.
     """
     by_hour: dict[int, dict[str, float]] = defaultdict(dict)
     for load in context.evidence.loads:
@@ -266,16 +246,23 @@ def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
         # A node that has masters but no rows is unknown, not idle.
         known = [node for node in nodes if node in loads or not context.latest[node].queues_master]
         mean = sum(loads.values()) / len(known)
-        is_idle = mean < context.of("master-imbalance", "cores_min")
         whole = {node: _whole_cores(context, node, first) for node in known}
         mean_whole = sum(whole.values()) / len(known)
-        ratios = (
-            min(cores / mean, whole[node] / mean_whole if mean_whole > 0 else math.inf)
+        if mean < context.of("master-imbalance", "cores_min"):
+            found.append(_Uneven(first, _largest(loads), None))
+            continue
+        ratios = {
+            node: min(cores / mean, whole[node] / mean_whole if mean_whole > 0 else math.inf)
             for node, cores in loads.items()
-            if not is_idle
-        )
-        found.append((first, max(ratios, default=1.0)))
+        }
+        worst = _largest(ratios)
+        found.append(_Uneven(first, worst, ratios[worst]))
     return found
+
+
+def _largest(values: dict[str, float]) -> str:
+    """Return the node with the largest value; of equal ones the last by name."""
+    return max(values.items(), key=lambda item: (item[1], item[0]))[0]
 
 
 def _whole_cores(context: Context, node: str, first: int) -> float:

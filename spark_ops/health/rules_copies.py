@@ -101,7 +101,7 @@ def _unsynced_mirror(context: Context, queue: QueueHistory) -> Iterator[Finding]
             kind,
             subject_of(queue, node),
             f"the mirror of {name_of(queue)} on {node} lacks messages and receives none{done}",
-            severity="crit" if len(last.ring or ()) == 2 else "warn",
+            severity="warn" if set(last.synced or ()) & set((last.ring or ())[1:]) else "crit",
             share=queue.share,
             since=since,
             sync_state=mirror.sync_state if mirror is not None else None,
@@ -138,10 +138,11 @@ def _single_zone(context: Context, queue: QueueHistory) -> Iterator[Finding]:
     if since is None or last is None or not last.ring:
         return
     zone = zones[last.ring[0]]
+    copies = "both" if len(last.ring) == 2 else f"all {len(last.ring)}"
     yield context.finding(
         kind,
         subject_of(queue),
-        f"all {len(last.ring)} copies of {name_of(queue)} are in zone {zone!r}; there are {len(live)} zones",
+        f"{copies} copies of {name_of(queue)} are in zone {zone!r}; there are {len(live)} zones",
         share=queue.share,
         since=since,
         zone=zone,

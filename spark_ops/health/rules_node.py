@@ -20,6 +20,8 @@ def judge_node(context: Context, node: str) -> Iterator[Finding]:
     if not facts:
         return
     yield from _hot_node(context, node, facts)
+    yield from _host_without_cpu(context, node, facts)
+    yield from _slow_syncs(context, node, facts)
     yield from _conn_churn(context, node, facts)
     yield from _clock_skew(context, node, facts)
     yield from _duplicate_id(context, node, facts)
@@ -38,10 +40,9 @@ def _hot_node(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[
     recent = [fact for fact in facts if fact.minute >= end - minutes]
     if len(recent) < minutes / 2:
         return
-    counts = bucket_rises(facts, lambda fact: fact.loop_lag_us, end - minutes, end)
-    lag_us = bucket_percentile(counts, context.evidence.bucket_limits_us, 0.95)
     longest = [fact.loop_lag_ms_max for fact in recent if fact.loop_lag_ms_max is not None]
-    lag_ms = lag_us / 1000 if lag_us is not None else percentile(longest, 0.95) if longest else 0.0
+    lag_ms = loop_lag_ms(context, facts) or 0.0
+    held = [each for each in longest if each > context.of(kind, "held_ms")]
     used = [
         cores
         for fact, cores in zip(facts, cpu_cores(facts), strict=True)
@@ -52,6 +53,10 @@ def _hot_node(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[
     reasons = []
     if lag_ms > context.of(kind, "loop_lag_ms"):
         reasons.append(f"the event loop has a lag of {lag_ms:.0f} ms (p95)")
+    elif len(held) >= context.of(kind, "held_minutes"):
+        reasons.append(
+            f"the event loop was held for up to {max(held):.0f} ms in {len(held)} of {len(recent)} min"
+        )
     if cpu > context.of(kind, "cpu"):
         reasons.append(f"the broker uses {cpu:.0%} of the CPU that it can use")
     if not reasons:
@@ -65,8 +70,76 @@ def _hot_node(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[
         share=context.node_share(node),
         since=recent[0].minute * MINUTE_S,
         loop_lag_p95_ms=lag_ms,
+        loop_held_ms=max(longest, default=0.0),
         cpu=cpu,
     )
+
+
+def loop_lag_ms(context: Context, facts: list[NodeMinute]) -> float | None:
+    """Return how late a node's event loop is, in ms: the p95 of the last minutes; None if unknown."""
+    end, minutes = context.evidence.end, context.minutes("hot-node")
+    counts = bucket_rises(facts, lambda fact: fact.loop_lag_us, end - minutes, end)
+    lag_us = bucket_percentile(counts, context.evidence.bucket_limits_us, 0.95)
+    if lag_us is not None:
+        return lag_us / 1000
+    longest = [
+        fact.loop_lag_ms_max
+        for fact in facts
+        if fact.minute >= end - minutes and fact.loop_lag_ms_max is not None
+    ]
+    return percentile(longest, 0.95) if longest else None
+
+
+def _host_without_cpu(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Finding]:
+    """Yield a finding if tasks of the node's host wait for a CPU most of the time, or its hypervisor takes CPU away."""
+    kind = "host-without-cpu"
+    end, minutes = context.evidence.end, context.minutes(kind)
+    recent = [at for at, fact in enumerate(facts) if fact.minute >= end - minutes]
+    ran_ms = sum(running(facts)[at] for at in recent)
+    if len(recent) < minutes / 2 or ran_ms < minutes / 2 * MINUTE_S * 1000:
+        return
+    waited_us = rises(facts, lambda fact: fact.cpu_wait_us_total)
+    stolen_ms = rises(facts, lambda fact: fact.cpu_steal_ms_total)
+    waiting = sum(waited_us[at] for at in recent) / 1000 / ran_ms
+    stolen = sum(stolen_ms[at] for at in recent) / ran_ms
+    reasons = []
+    if waiting > context.of(kind, "waiting"):
+        reasons.append(f"tasks wait for a CPU for {waiting:.0%} of the time")
+    if stolen > context.of(kind, "stolen_cores"):
+        reasons.append(f"the hypervisor takes {stolen:.2f} cores away")
+    if reasons:
+        yield context.finding(
+            kind,
+            Subject(node=node),
+            f"the host of {node} has too little CPU: {' and '.join(reasons)}",
+            share=context.node_share(node),
+            since=facts[recent[0]].minute * MINUTE_S,
+            waiting_share=waiting,
+            stolen_cores=stolen,
+        )
+
+
+def _slow_syncs(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Finding]:
+    kind = "slow-syncs"
+    end, minutes = context.evidence.end, context.minutes(kind)
+    counts = rises(facts, lambda fact: fact.fsync_count_total)
+    spent_us = rises(facts, lambda fact: fact.fsync_us_total)
+    recent = [at for at, fact in enumerate(facts) if fact.minute >= end - minutes]
+    syncs = sum(counts[at] for at in recent)
+    if len(recent) < minutes / 2 or syncs < context.of(kind, "syncs_min"):
+        return
+    mean_ms = sum(spent_us[at] for at in recent) / 1000 / syncs
+    if mean_ms > context.of(kind, "sync_ms"):
+        yield context.finding(
+            kind,
+            Subject(node=node),
+            f"{node}: a sync of the disk takes {mean_ms:.0f} ms on average, and confirms wait for it",
+            severity="crit" if mean_ms > context.of(kind, "sync_crit_ms") else "warn",
+            share=context.node_share(node),
+            since=facts[recent[0]].minute * MINUTE_S,
+            sync_ms=mean_ms,
+            syncs=syncs,
+        )
 
 
 def _conn_churn(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Finding]:
@@ -208,7 +281,7 @@ def used_and_limit(fact: NodeMinute, resource: str) -> tuple[float | None, float
 def judge_resources(context: Context, node: str) -> Iterator[Finding]:
     """Yield a finding if resources of a node are near their limits or will reach them soon."""
     kind = "resource-near-limit"
-    names = {"memory": "memory", "disk": "free disk space", "fd": "file descriptors", "socket": "sockets"}
+    names = {"memory": "memory", "fd": "file descriptors", "socket": "sockets"}
     reasons, evidence = [], {}
     severity: Severity = "warn"
     for resource in RESOURCES:
@@ -219,8 +292,14 @@ def judge_resources(context: Context, node: str) -> Iterator[Finding]:
         is_soon = expected.eta_s is not None and expected.eta_s < context.of(kind, "eta_s")
         if used <= context.of(kind, "used") and not is_soon:
             continue
-        # For the disk this is free space over the required free space, which must stay above 100 %.
-        what = f"{names[resource]}: {min(now / limit, 9.99):.0%} of the limit"
+        if used >= 1.0:
+            severity = "crit"
+        if resource == "disk":
+            what = (
+                f"{-now / 1e9:.2f} GB of disk space is free, and at least {-limit / 1e9:.2f} GB must be free"
+            )
+        else:
+            what = f"{names[resource]}: {used:.0%} of the limit"
         if is_soon and expected.eta_s:
             what += f", reached in about {expected.eta_s / 3600:.1f} h"
         reasons.append(what)

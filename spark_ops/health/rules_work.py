@@ -10,7 +10,7 @@ from spark_ops.health.context import MINUTE_S, Context, masters, name_of, subjec
 from spark_ops.health.facts import NodeMinute, QueueHistory, ReplicaMinute
 from spark_ops.health.finding import Finding, Subject
 from spark_ops.health.forecast import eta, fit_points, growth_of
-from spark_ops.health.minutes import percentile, rises, running
+from spark_ops.health.minutes import percentile, rise, rises, running
 
 
 def judge_work(context: Context, queue: QueueHistory) -> Iterator[Finding]:
@@ -22,6 +22,7 @@ def judge_work(context: Context, queue: QueueHistory) -> Iterator[Finding]:
     yield from _starvation(context, queue, facts)
     yield from _unacked_stuck(context, queue, facts)
     yield from _redelivery_loop(context, queue, facts)
+    yield from _messages_dropped(context, queue, facts)
     yield from _hot_single(context, queue)
 
 
@@ -124,7 +125,7 @@ def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute
     )
     if since is not None and _ready_grows(context, facts):
         text = (
-            f"{last.consumers} consumers of {name_of(queue)} could take messages for "
+            f"{_consumers(last)} of {name_of(queue)} could take messages for "
             f"{last.consumer_util or 0:.0%} of the time only, and {last.ready} messages are waiting"
         )
         figures["consumer_util"] = last.consumer_util
@@ -179,8 +180,8 @@ def _unacked_stuck(context: Context, queue: QueueHistory, facts: list[ReplicaMin
     yield context.finding(
         kind,
         subject_of(queue),
-        f"{last.consumers} consumers of {name_of(queue)} hold {last.unacked} messages, nearly all that their "
-        "prefetch allows, and acknowledge none",
+        f"{_consumers(last)} of {name_of(queue)} {'holds' if last.consumers == 1 else 'hold'} {last.unacked} "
+        "messages, nearly all that the prefetch allows, with no acknowledgement",
         share=queue.share,
         since=since,
         unacked=last.unacked,
@@ -202,12 +203,13 @@ def _redelivery_loop(context: Context, queue: QueueHistory, facts: list[ReplicaM
     ):
         by_minute[fact.minute] = (again, pushed + pulled)
     bad: list[bool | None] = []
-    shares: list[float] = []
+    worst = 0.0  # of the last minutes in which the rule's condition held
     for minute, state in enumerate(context.filled(facts), context.evidence.start):
         parts = [by_minute.get(at, (0, 0)) for at in range(minute - minutes + 1, minute + 1)]
         again, delivered = sum(part[0] for part in parts), sum(part[1] for part in parts)
-        shares.append(again / delivered if delivered else 0.0)
         is_bad = delivered >= context.of(kind, "deliveries_min") and again > ratio * delivered
+        if is_bad:
+            worst = again / delivered
         bad.append(None if state is None else is_bad)
     since = context.held_since(kind, bad)
     if since is None:
@@ -215,11 +217,38 @@ def _redelivery_loop(context: Context, queue: QueueHistory, facts: list[ReplicaM
     yield context.finding(
         kind,
         subject_of(queue),
-        f"{shares[-1]:.0%} of the deliveries of {name_of(queue)} are redeliveries",
+        f"{worst:.0%} of the deliveries of {name_of(queue)} {'are' if bad[-1] else 'were'} redeliveries",
         share=queue.share,
         since=since,
-        redelivered_share=shares[-1],
+        redelivered_share=worst,
     )
+
+
+def _messages_dropped(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
+    """Yield a finding if a queue's length limit dropped messages that no dead-letter exchange got."""
+    kind = "messages-dropped"
+    start, end = context.evidence.end - context.minutes(kind), context.evidence.end
+    dropped = rise(facts, lambda fact: fact.dropped_total, start, end)
+    kept = rise(facts, lambda fact: fact.dead_lettered_total, start, end)
+    published = rise(facts, lambda fact: fact.pub_total, start, end)
+    lost = dropped - kept
+    if lost < max(1.0, context.of(kind, "dropped_min")):
+        return
+    share = lost / published if published else 1.0
+    yield context.finding(
+        kind,
+        subject_of(queue),
+        f"{name_of(queue)} dropped {lost} messages in {end - start} min, {min(1.0, share):.0%} of the published "
+        "messages, because it is full",
+        severity="warn" if share >= context.of(kind, "warn_share") else "info",
+        share=queue.share,
+        dropped=lost,
+        published=published,
+    )
+
+
+def _consumers(fact: ReplicaMinute) -> str:
+    return "1 consumer" if fact.consumers == 1 else f"{fact.consumers} consumers"
 
 
 def _hot_single(context: Context, queue: QueueHistory) -> Iterator[Finding]:

@@ -1,9 +1,11 @@
 """The scores of a cluster and of its nodes, and the verdict.
 
-The score is 100 minus, for each finding, its weight times the share of the load that it affects. The score is at least
+The score is 100 minus, for each finding, its weight times the share of the load that it affects. All findings of one
+kind together count as at most one that affects the whole load, since they often have one cause. The score is at least
 0, and with a critical finding at most `score_cap_crit`. Source: spark §3.2.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from spark_ops.health.catalogue import WEIGHTS
@@ -13,13 +15,14 @@ from spark_ops.health.finding import Finding, Verdict
 
 
 def verdict(context: Context, findings: Iterable[Finding], coverage: Coverage) -> Verdict:
-    """Return the verdict. It is `unknown` if coverage is too low, since missing rows could change the findings."""
+    """Return the verdict. A critical finding decides it, even if few rows were seen. Otherwise it is `unknown` if
+    coverage is too low, since missing rows could change the findings."""
     health = context.settings.health
-    if coverage.share < health["coverage_min"] or coverage.minutes < health["span_min_minutes"]:
-        return "unknown"
     severities = {finding.severity for finding in findings}
     if "crit" in severities:
         return "critical"
+    if coverage.share < health["coverage_min"] or coverage.minutes < health["span_min_minutes"]:
+        return "unknown"
     return "findings" if "warn" in severities else "healthy"
 
 
@@ -42,7 +45,13 @@ def node_score(context: Context, node: str, findings: Iterable[Finding]) -> int:
 
 
 def _capped(context: Context, weighed: Sequence[tuple[Finding, float]]) -> int:
-    points = 100.0 - sum(WEIGHTS[finding.severity] * share for finding, share in weighed)
+    lost: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for finding, share in weighed:
+        weight = WEIGHTS[finding.severity]
+        lost[finding.kind].append((weight, weight * share))
+    points = 100.0 - sum(
+        min(max(weight for weight, _ in parts), sum(part for _, part in parts)) for parts in lost.values()
+    )
     if any(finding.severity == "crit" for finding, _ in weighed):
         points = min(points, context.settings.health["score_cap_crit"])
     return max(0, round(points))

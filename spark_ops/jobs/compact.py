@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -222,7 +222,12 @@ def _merge_with_spark(spark: "SparkSession", hour: Hour) -> list[tuple[Path, int
 
 def name_of(hour: Hour) -> str:
     """Return the name of the merged file, which depends only on the names of its input files."""
-    return hashlib.sha256("\n".join(sorted(hour.files)).encode()).hexdigest()[:16]
+    return name_of_files(hour.files)
+
+
+def name_of_files(names: Iterable[str]) -> str:
+    """Return the name of the merged file of some files, which are relative to the hour's directory."""
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def _switch(hour: Hour, made: Sequence[tuple[Path, int]], done: Compacted) -> None:

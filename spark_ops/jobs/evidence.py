@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 QUEUES_MAX: Final = 2000
 """The maximal number of suspicious queues in the evidence; the busiest are kept. `Evidence.skipped` counts the rest."""
 DEPTHS_MAX: Final = 10
+SILENT_MINUTES: Final = 2
+"""The masters of a node that is silent for longer are checked; the rule waits longer."""
 GROWING_MAX: Final = 5
 """The maximal number of queues that are named as causes of a node's memory growth; the fastest-growing are kept."""
 EVENTS_MAX: Final = 100_000
@@ -76,7 +78,10 @@ def gather(
     flat = some.queue.select(*columns("queue")).persist()
     try:
         zones = {node: fact.zone for node, fact in latest.items()}
-        totals = queue_totals(flat, settings, end, zones, usable).persist()
+        silent = {
+            node: own[-1].minute for node, own in nodes.items() if own[-1].minute < end - SILENT_MINUTES
+        }
+        totals = queue_totals(flat, settings, end, zones, usable, silent).persist()
         try:
             queues, depths, skipped = _queues(flat, totals, events)
         finally:

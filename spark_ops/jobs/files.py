@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_ops.telemetry import layout, manifest
+from spark_ops.telemetry import damage, layout, manifest
 from spark_ops.telemetry.schema import FIELDS, VERSION, Kind
 
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ VERSIONS: Final = (0, VERSION + 1)
 be read (spark §6.22). Rows of later versions are left out and counted."""
 
 HOUR_S: Final = 3600
+SKEW_MAX_S: Final = 25 * HOUR_S
+"""A node's clock may be wrong by this many seconds; the rows of a node whose clock is more wrong are not found."""
+SKEW_ERR_MS_MAX: Final = 1000
+"""A clock's skew is subtracted from its times only if the error of the skew is at most this, in ms."""
+_ALIKE_MS: Final = 30_000
+"""If the skews in a file differ by more, its rows are of clocks that are apart, and the rows themselves are read."""
 
 _PHYSICAL: Final = {
     "int32": ("INT32",),
@@ -49,7 +55,8 @@ class HourFiles:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files of a kind in a time range.   torn: paths, relative to the root, of files that cannot be read."""
+    """The files of a kind in a time range.   torn: paths, relative to the root, of files that cannot be read: without
+    an intact footer, or recorded in `telemetry.damage`."""
 
     hours: tuple[HourFiles, ...]
     torn: tuple[str, ...]
@@ -98,10 +105,11 @@ class _Footers:
 def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Found:
     """Find the files of the hours that overlap [since, until), in s since 1970; None: no limit.
 
-    Raises: FileNotFoundError if the root is no directory.
+    Raises: FileNotFoundError if the root is no directory; OSError.
     """
     hours: list[HourFiles] = []
     torn: list[str] = []
+    damaged = damage.recorded(root)
     for hour_s, folder in hour_folders(root, kind, since, until):
         footers = _Footers()
         names = manifest.files_of_hour(folder)
@@ -113,13 +121,74 @@ def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Fo
             torn.append(str((folder / manifest.NAME).relative_to(root)))
         for path in (folder / name for name in names):
             metadata = read_footer(path)
-            if metadata is None or not _fits(metadata, kind):
+            if metadata is None or not _fits(metadata, kind) or damage.is_recorded(path, root, damaged):
                 torn.append(str(path.relative_to(root)))
             elif metadata.num_rows:
                 footers.add(path, metadata)
         if footers.paths:
             hours.append(footers.hour_files(hour_s))
     return Found(tuple(hours), tuple(torn))
+
+
+def skewed(root: Path, kind: Kind, since: float, until: float) -> list[Path]:
+    """Return the files with rows of [since, until), s since 1970, whose node's clock puts them into other hours.
+
+    Only files that were written at about that time are read. The rows of their nodes show how wrong the clock is
+    (`skew_ms`). Raises: FileNotFoundError if the root is no directory; OSError.
+    """
+    found = []
+    damaged = damage.recorded(root)
+    for hour_s, folder in hour_folders(root, kind, since - SKEW_MAX_S, until + SKEW_MAX_S):
+        if hour_s + HOUR_S > since and hour_s < until:
+            continue  # `find` finds its files
+        for name in manifest.files_of_hour(folder):
+            path = folder / name
+            try:
+                written_s = path.stat().st_mtime
+            except FileNotFoundError:
+                continue
+            if not since <= written_s <= until + 2 * HOUR_S or damage.is_recorded(path, root, damaged):
+                continue
+            metadata = read_footer(path)
+            times = None if metadata is None or not _fits(metadata, kind) else times_of(path, metadata)
+            if times is not None and times[0] < until * 1000 and times[1] >= since * 1000:
+                found.append(path)
+    return found
+
+
+def times_of(path: Path, metadata: "FileMetaData") -> tuple[int, int] | None:
+    """Return the times of a file's first and last row, ms since 1970, by the clock of the other nodes if the skew is
+    known; None if the file has no times. Raises: OSError."""
+    columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    times = _range(metadata, columns.get("ts"))
+    if times is None:
+        return None
+    skews, errors = _range(metadata, columns.get("skew_ms")), _range(metadata, columns.get("skew_err_ms"))
+    if skews is None or errors is None:
+        skews = _partly(metadata, columns.get("skew_ms"))
+        if skews is None or abs(skews[0]) + abs(skews[1]) <= _ALIKE_MS:
+            return times
+    elif skews[1] - skews[0] <= _ALIKE_MS:
+        if errors[1] > SKEW_ERR_MS_MAX:
+            return times
+        return times[0] - skews[1], times[1] - skews[1]
+    return _times_of_rows(path)
+
+
+def _times_of_rows(path: Path) -> tuple[int, int] | None:
+    """Return the corrected times of the first and last row, from the rows; None if they cannot be read."""
+    import pyarrow  # type: ignore[import-untyped]
+    from pyarrow.parquet import read_table
+
+    try:
+        table = read_table(path, columns=["ts", "skew_ms", "skew_err_ms"], partitioning=None)
+    except (pyarrow.ArrowException, FileNotFoundError):
+        return None
+    times = [
+        ts - (skew if skew is not None and error is not None and error <= SKEW_ERR_MS_MAX else 0)
+        for ts, skew, error in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    ]
+    return (min(times), max(times)) if times else None
 
 
 def hour_folders(root: Path, kind: str, since: float | None, until: float | None) -> list[tuple[int, Path]]:
@@ -144,7 +213,7 @@ def hour_folder(root: Path, kind: str, hour_s: int) -> Path:
 
 def read_footer(path: Path) -> "FileMetaData | None":
     """Return the metadata of a Parquet file; None if the file cannot be read, for example because it is torn."""
-    import pyarrow  # type: ignore[import-untyped]
+    import pyarrow
     from pyarrow.parquet import read_metadata
 
     try:
@@ -173,3 +242,12 @@ def _range(metadata: "FileMetaData", column: int | None) -> tuple[Any, Any] | No
     if any(each is None or not each.has_min_max or each.null_count for each in statistics):
         return None
     return min(each.min for each in statistics), max(each.max for each in statistics)
+
+
+def _partly(metadata: "FileMetaData", column: int | None) -> tuple[Any, Any] | None:
+    """Return the minimum and maximum of the values of a column that may have nulls; None if no value is known."""
+    if column is None:
+        return None
+    chunks = (metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups))
+    known = [each for each in chunks if each is not None and each.has_min_max]
+    return (min(each.min for each in known), max(each.max for each in known)) if known else None

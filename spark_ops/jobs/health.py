@@ -1,7 +1,8 @@
 """The job `health` judges a window of raw telemetry. The stream judges its stored facts with the same functions.
 
-A window ends with the newest telemetry rather than now, since telemetry is collected some minutes late.
-Source: spark §3.2.
+A window of a running cluster ends with its newest telemetry, which is collected some minutes late; if there is none for
+longer, the window ends now, so that silence is seen. Times are those of the other nodes' clocks where a node's skew is
+known, and never later than now. Source: spark §3.2.
 """
 
 from collections.abc import Sequence
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_ops.health.document import health_document
-from spark_ops.health.facts import RowsSeen
+from spark_ops.health.facts import Evidence, RowsSeen
 from spark_ops.health.judge import Judged, judge
 from spark_ops.health.settings import Settings
+from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.evidence import Intake, gather
-from spark_ops.jobs.files import find, hour_folders, read_footer
+from spark_ops.jobs.files import HOUR_S, Found, find, hour_folders, read_footer, skewed, times_of
 from spark_ops.jobs.minute_facts import FACT_KINDS, RAW_KINDS, MinuteFacts, known, reduce, too_new
 from spark_ops.jobs.reading import load, schema
 from spark_ops.jobs.rollup_store import stored
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
 
 MINUTE_S: Final = 60
 SLACK_S: Final = 300
-"""Rows are selected by their node's clock and assigned to minutes by the corrected clock. Rows are read for this many
-seconds more on each side; rows with a larger difference are not read."""
-LIVE_S: Final = 600
-"""A cluster counts as running if its telemetry is at most this old, in s; the window then ends with the newest row."""
-
+"""Files are selected by their node's clock and rows are assigned to minutes by the corrected clock. Files are read for
+this many seconds more on each side; those of clocks that are more wrong are looked for (`files.skewed`)."""
+LIVE_S: Final = 180
+"""A cluster counts as running if its telemetry is at most this old, in s; the window then ends with the newest row.
+A segment and a round of `collect` take a minute each."""
 
 HISTORY_S: Final = 7 * 86_400
 """The time before the window in which a queue's usual size is looked up, in s."""
@@ -70,7 +72,7 @@ def choose_window(
     `last` means the time of the newest telemetry, regardless of its age.
     Raises: HealthError if it is not clear which cluster is meant; FileNotFoundError if the root is no directory.
     """
-    newest = newest_by_cluster(root)
+    newest = {name: min(newest_s, now_s) for name, newest_s in newest_by_cluster(root).items()}
     if cluster is None:
         if len(newest) > 1:
             raise HealthError(f"there is telemetry of {', '.join(sorted(newest))}: choose one with --cluster")
@@ -86,47 +88,59 @@ def choose_window(
 
 
 def newest_by_cluster(root: Path) -> dict[str, float]:
-    """Return the time of each cluster's newest `node` row, s since 1970, from the footers of the cluster's last hour.
+    """Return the time of each cluster's newest `node` row, s since 1970, by the clock of the other nodes if the skew of
+    the row's node is known.
 
-    Raises: FileNotFoundError if the root is no directory.
+    Only the footers of the cluster's last hours are read: of the last one, and of those before it while the newest time
+    that was found is before their end, as with a clock that is ahead.
+    Raises: FileNotFoundError if the root is no directory; OSError.
     """
     found: dict[str, float] = {}
     for hour_s, folder in reversed(hour_folders(root, "node", None, None)):
         for directory in folder.glob("cluster=*"):
             cluster = unescape(directory.name.removeprefix("cluster="))
-            if cluster in found:
+            if cluster in found and found[cluster] >= hour_s + HOUR_S:
                 continue
-            newest = [_newest(path) for path in directory.rglob("*.parquet") if path.name[0] not in "._"]
-            known_ones = [each for each in newest if each is not None]
-            if known_ones:
-                found[cluster] = max(known_ones) / 1000
-            elif newest:
-                found[cluster] = float(hour_s)
+            paths = [path for path in directory.rglob("*.parquet") if path.name[0] not in "._"]
+            times = [known for path in paths if (known := _newest(path)) is not None]
+            newest = max(times) / 1000 if times else float(hour_s) if paths and cluster not in found else 0.0
+            if newest:
+                found[cluster] = max(found.get(cluster, 0.0), newest)
     return found
 
 
 def _newest(path: Path) -> int | None:
-    """Return the largest `ts` in a file, in ms; None if the file cannot be read or has no statistics."""
+    """Return the time of a file's last row, in ms; None if the file cannot be read or has no statistics."""
     metadata = read_footer(path)
-    if metadata is None:
-        return None
-    newest = None
-    for group in range(metadata.num_row_groups):
-        for at in range(metadata.num_columns):
-            column = metadata.row_group(group).column(at)
-            if (
-                column.path_in_schema == "ts"
-                and column.statistics is not None
-                and column.statistics.has_min_max
-            ):
-                newest = max(newest or 0, int(column.statistics.max))
-    return newest
+    times = None if metadata is None else times_of(path, metadata)
+    return None if times is None else times[1]
 
 
-def rows_hint(root: Path, window: Window) -> int:
-    """Return the approximate number of rows that will be read."""
-    return sum(
-        find(root, kind, window.since_s, window.until_s).rows for kind in ("node", "queue", "link", "event")
+@dataclass(frozen=True, slots=True)
+class WindowFiles:
+    """The files of a window, by kind.   skewed: of nodes whose clock is wrong, in folders of other hours."""
+
+    found: dict[str, Found]
+    skewed: dict[str, list[Path]]
+
+    @property
+    def rows(self) -> int:
+        """The approximate number of rows that will be read; 0 only if there are none."""
+        rows = sum(found.rows for found in self.found.values())
+        return max(rows, int(any(self.skewed.values())))
+
+    def paths(self, kind: str) -> list[Path]:
+        """Return the files of a kind that are read."""
+        return [*(path for hour in self.found[kind].hours for path in hour.paths), *self.skewed[kind]]
+
+
+def files_of(root: Path, window: Window) -> WindowFiles:
+    """Return the files of a window. Each footer is read, which takes a job longer than anything else on the driver, so
+    the result is passed on. Raises: FileNotFoundError if the root is no directory; OSError."""
+    since_s, until_s = window.since_s, window.until_s
+    return WindowFiles(
+        {kind: find(root, kind, since_s, until_s) for kind in RAW_KINDS},
+        {kind: skewed(root, kind, since_s, until_s) for kind in RAW_KINDS},
     )
 
 
@@ -149,20 +163,33 @@ def health(
     return health_document(judge_window(spark, path, window, settings or Settings()), now)
 
 
-def judge_window(spark: "SparkSession", root: Path, window: Window, settings: Settings) -> Judged:
-    """Judge a window from its raw telemetry. Raises: FileNotFoundError if the root is no directory; OSError."""
-    facts = facts_of_files(spark, root, window)
-    kept = _persisted(facts)
-    try:
-        return judge_facts(kept, root, window, settings)
-    finally:
-        for kind in FACT_KINDS:
-            getattr(kept, kind).unpersist()
+def judge_window(
+    spark: "SparkSession", root: Path, window: Window, settings: Settings, files: WindowFiles | None = None
+) -> Judged:
+    """Judge a window from its raw telemetry.   files: the result of `files_of`, if the caller has it.
+
+    Raises: FileNotFoundError if the root is no directory; OSError.
+    """
+    given = [files] if files is not None else []  # for the first attempt; a further one finds the files again
+
+    def judged() -> Judged:
+        read = given.pop() if given else files_of(root, window)
+        kept = _persisted(facts_of_files(spark, read))
+        try:
+            return judge_facts(kept, root, window, settings, read)
+        finally:
+            for kind in FACT_KINDS:
+                getattr(kept, kind).unpersist()
+
+    return without_damaged(root, RAW_KINDS, window.since_s, window.until_s, judged)
 
 
-def judge_facts(facts: MinuteFacts, root: Path, window: Window, settings: Settings) -> Judged:
-    """Judge a window from its facts."""
-    intake = intake_of(facts.node.sparkSession, root, window)
+def judge_facts(
+    facts: MinuteFacts, root: Path, window: Window, settings: Settings, files: WindowFiles | None = None
+) -> Judged:
+    """Judge a window from its facts.   files: the result of `files_of`, if the caller has it."""
+    read = files_of(root, window) if files is None else files
+    intake = intake_of(facts.node.sparkSession, root, window, read)
 
     def usual(queues: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
         return usual_sizes(facts.node.sparkSession, root, window, queues)
@@ -191,13 +218,18 @@ def usual_sizes(
     return {(row["vhost"], row["queue"]): float(row["size"]) for row in rows if row["size"] is not None}
 
 
-def facts_of_files(spark: "SparkSession", root: Path, window: Window) -> MinuteFacts:
+def judge_empty(window: Window, settings: Settings, files: WindowFiles) -> Judged:
+    """Judge a window of which no file has rows, without Spark."""
+    torn = {path for found in files.found.values() for path in found.torn}
+    own = tuple(sorted(path for path in torn if _is_of(path, window.cluster)))
+    return judge(Evidence(window.cluster, window.start, window.end, torn=own), settings)
+
+
+def facts_of_files(spark: "SparkSession", files: WindowFiles) -> MinuteFacts:
     """Return the facts of a window's files. Duplicate rows do not change the facts, so they are not dropped."""
     frames: dict[str, DataFrame] = {}
     for kind in RAW_KINDS:
-        paths = [
-            path for hour in find(root, kind, window.since_s, window.until_s).hours for path in hour.paths
-        ]
+        paths = files.paths(kind)
         wanted = schema(kind)
         frames[kind] = known(load(spark, paths, wanted) if paths else spark.createDataFrame([], wanted))
     return reduce(frames)
@@ -213,13 +245,13 @@ def _persisted(facts: MinuteFacts) -> MinuteFacts:
     )
 
 
-def intake_of(spark: "SparkSession", root: Path, window: Window) -> Intake:
+def intake_of(spark: "SparkSession", root: Path, window: Window, files: WindowFiles) -> Intake:
     """Return the problems in the telemetry of a window: files that cannot be read, and the counts of collectors."""
     torn: list[str] = []
     torn_rows: list[RowsSeen] = []
     unknown = 0
     for kind in RAW_KINDS:
-        found = find(root, kind, window.since_s, window.until_s)
+        found = files.found[kind]
         torn += [path for path in found.torn if _is_of(path, window.cluster)]
         named = [parse(root / path, root, kind) for path in torn]
         torn_rows += [

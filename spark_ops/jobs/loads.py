@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.reading import read
 from spark_ops.jobs.rollup import added
 from spark_ops.jobs.rollup_store import Hours, hours
@@ -53,6 +54,18 @@ def cluster_rows(
     `spark_ops.planning.topology`.
     """
     root = Path(root).absolute()
+    return without_damaged(
+        root,
+        ("queue", "node", "event"),
+        min(since, until - MOVES_S),
+        until,
+        lambda: _cluster_rows(spark, root, since=since, until=until, now=now, cluster=cluster),
+    )
+
+
+def _cluster_rows(
+    spark: "SparkSession", root: Path, *, since: float, until: float, now: float, cluster: str | None
+) -> ClusterRows:
     snapshot = latest(root, cluster=cluster, until=max(now, until))
     placed = rows_of(snapshot.document, now=now)
     queue_hours = _only(hours(spark, root, "queue", since=since, until=until), snapshot.cluster)
@@ -71,7 +84,11 @@ def cluster_rows(
             _with_loads(row, queues.get((row.vhost, row.queue)), moved.get((row.vhost, row.queue), 0.0))
             for row in placed.queues
         ),
-        facts={**placed.facts, **_facts(snapshot, queue_hours, node_hours)},
+        facts={
+            **placed.facts,
+            **_facts(snapshot, queue_hours, node_hours),
+            "rows_at": _rows_at(placed, nodes),
+        },
     )
 
 
@@ -89,6 +106,15 @@ def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
         "torn": sorted({name for each in rolled for name in each.torn}),
         "unknown_versions": sum(each.unknown_versions for each in rolled),
     }
+
+
+def _rows_at(placed: ClusterRows, nodes: dict[str, dict[str, Any]]) -> float | None:
+    """Return the time of the newest row of the node that is up and has been silent for the longest time, s since 1970.
+
+    A node without any row counts in the coverage alone. Times are those of the nodes' clocks.
+    """
+    known = [nodes[row.node]["last_ts"] / 1000 for row in placed.nodes if row.is_up and row.node in nodes]
+    return min(known, default=None)
 
 
 # --- queues ---

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from spark_ops.documents import content_hash
 from spark_ops.health.facts import EventFact, LinkMinute, NodeMinute, ReplicaMinute
-from spark_ops.jobs.files import VERSIONS
+from spark_ops.jobs.files import SKEW_ERR_MS_MAX, VERSIONS
 from spark_ops.telemetry.schema import EVENTS, VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SKEW_ERR_MS_MAX: Final = 1000
-"""A clock's skew is subtracted from its times only if the error of the skew is at most this, in ms."""
 BLOCK: Final = 64
 """The number of sequence numbers in one word of a bitmap."""
 RAW_KINDS: Final = ("node", "queue", "link", "event")
@@ -29,6 +27,8 @@ TOLD_EVENTS: Final = (
     "view_change",
     "node_start",
     "node_stop",
+    "partition_suspected",
+    "partition_healed",
     *(event for event in EVENTS if event.startswith("plan_step")),
 )
 """The events that rules read; others are dropped."""

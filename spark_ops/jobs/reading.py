@@ -73,8 +73,9 @@ def read(
 def load(spark: "SparkSession", paths: list[Path], wanted: "StructType") -> "DataFrame":
     """Load Parquet files with the columns of a schema. Paths are literal, even if they contain `*` or `[`."""
     reader = spark.read.schema(wanted).option("__globPaths__", "false")
-    # The footers are intact. After a damaged page Spark skips the rest of the file instead of failing the job.
-    reader = reader.option("ignoreCorruptFiles", "true")
+    # The footers are intact. A damaged page fails the job, which `damaged_files` then repeats without that file.
+    reader = reader.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
+    reader = reader.option("parquet.page.verify-checksum.enabled", "true")
     return reader.parquet(*(f"file://{path}" for path in paths))
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_ops.documents import content_hash
+from spark_ops.jobs.damaged_files import without_damaged
+from spark_ops.jobs.engine import EngineError
 from spark_ops.jobs.files import HOUR_S, Found, HourFiles, find, hour_folder, hour_folders, read_footer
 from spark_ops.jobs.reading import load, read, schema
 from spark_ops.jobs.rollup import rollup
@@ -102,33 +104,88 @@ def stale(root: Path, kind: RollupKind, found: Found) -> list[HourFiles]:
     return [hour for hour in found.hours if there.get(hour.hour_s, (None, ""))[1] != inputs_hash(root, hour)]
 
 
+def rows_to_read(root: Path, kind: RollupKind, since: float, until: float) -> int:
+    """Return the approximate number of rows that `hours` reads: of stored rollups, and raw ones where there is none."""
+    found = find(root, kind, since, until)
+    there = stored(root, kind, since, until)
+    raw = sum(hour.rows for hour in found.hours if hour.hour_s not in there)
+    footers = [read_footer(path) for path, _ in there.values()]
+    return raw + sum(int(footer.num_rows) for footer in footers if footer is not None)
+
+
 def write(
     spark: "SparkSession", root: Path, kind: RollupKind, hours: Iterable[HourFiles]
 ) -> Iterator[Rolled]:
-    """Roll up hours in batches and store the results, each hour atomically. Raises: OSError."""
+    """Roll up hours in batches and store the results, each hour atomically. Files with damaged pages are left out and
+    recorded (`telemetry.damage`). Raises: EngineError if Spark's machines do not share the root; OSError."""
     _sweep(kind_directory(root, kind_of(kind)))
     for batch in _batches(hours):
-        inputs = {hour.hour_s: inputs_hash(root, hour) for hour in batch}
-        raw = read(spark, root, kind, found=Found(tuple(batch), ()))
-        frame = rollup(raw.frame, kind, rows_hint=raw.rows).where(_is_one_of(inputs))
-        scratch = kind_directory(root, kind_of(kind)) / f"{_SCRATCH}{uuid.uuid4().hex}"
-        try:
-            _save(frame, kind, scratch, len(batch))
-            for hour in batch:
-                rows = _keep(root, kind, hour, inputs[hour.hour_s], scratch)
-                yield Rolled(kind, hour.hour_s, rows, hour.rows)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        yield from _write_readable(spark, root, kind, batch)
+
+
+def _write_readable(
+    spark: "SparkSession", root: Path, kind: RollupKind, batch: list[HourFiles]
+) -> list[Rolled]:
+    """Roll up the hours of one batch, without files that have damaged pages."""
+    since, until = float(batch[0].hour_s), float(batch[-1].hour_s + HOUR_S)
+    wanted = {hour.hour_s for hour in batch}
+    given = [batch]  # for the first attempt; a further one finds the files again
+
+    def rolled() -> list[Rolled]:
+        if given:
+            return _write(spark, root, kind, given.pop())
+        again = [hour for hour in find(root, kind, since, until).hours if hour.hour_s in wanted]
+        return _write(spark, root, kind, again) if again else []
+
+    return without_damaged(root, (kind,), since, until, rolled)
+
+
+def _write(spark: "SparkSession", root: Path, kind: RollupKind, batch: list[HourFiles]) -> list[Rolled]:
+    """Roll up the hours of one batch in one Spark job."""
+    inputs = {hour.hour_s: inputs_hash(root, hour) for hour in batch}
+    raw = read(spark, root, kind, found=Found(tuple(batch), ()))
+    frame = rollup(raw.frame, kind, rows_hint=raw.rows).where(_is_one_of(inputs))
+    scratch = kind_directory(root, kind_of(kind)) / f"{_SCRATCH}{uuid.uuid4().hex}"
+    try:
+        _save(frame, kind, scratch, len(batch))
+        return [
+            Rolled(kind, hour.hour_s, _keep(root, kind, hour, inputs[hour.hour_s], scratch), hour.rows)
+            for hour in batch
+        ]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _save(frame: "DataFrame", kind: RollupKind, scratch: Path, hours: int) -> None:
-    """Write a folder for each hour with one file, whose rows are sorted by subject."""
+    """Write a folder for each hour with one file, whose rows are sorted by subject.
+
+    Raises: EngineError if this machine does not see all rows that Spark's tasks wrote.
+    """
+    from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     scratch.parent.mkdir(parents=True, exist_ok=True)
     ordered = frame.withColumn("part", F.col("hour")).repartition(hours, "part")
     ordered = ordered.sortWithinPartitions("part", *ROLLUPS[kind].subject)
+    # Tasks count what they write; a task's count arrives with its result, whatever disk it wrote to.
+    written = Observation()
+    ordered = ordered.observe(written, F.count(F.lit(1)).alias("rows"))
     ordered.write.partitionBy("part").option("compression", "zstd").parquet(f"file://{scratch}")
+    seen_here(scratch.glob("part=*/*.parquet"), int(written.get["rows"]), scratch.parent)
+
+
+def seen_here(paths: Iterable[Path], rows: int, directory: Path) -> None:
+    """Check that files which Spark's tasks wrote are on this machine's disk, too.   rows: rows that the tasks wrote.
+
+    Raises: EngineError if rows are missing: a machine of the Spark cluster wrote to a directory of its own.
+    """
+    footers = [read_footer(path) for path in paths]
+    here = sum(footer.num_rows for footer in footers if footer is not None)
+    if here != rows:
+        raise EngineError(
+            f"{directory} is not shared: Spark's tasks wrote {rows} rows there, and this machine sees {here} of them. "
+            "All machines of the Spark cluster must see ROOT under the same path"
+        )
 
 
 def _keep(root: Path, kind: RollupKind, hour: HourFiles, inputs: str, scratch: Path) -> int:

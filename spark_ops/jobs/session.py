@@ -2,7 +2,8 @@
 
 An embedded session has all settings from here: a JVM on loopback that logs only errors and removes its files. Under
 `spark-submit` the operator chooses master, memory, partitions and logs, and only the settings that affect results are
-set here (UTC, partition columns as strings). JVM flags cannot be changed after the start, so the caller passes
+set here (UTC, partition columns as strings), and the partitions of shuffles unless the operator has chosen them. JVM
+flags cannot be changed after the start, so the caller passes
 `rows_hint`: for fewer than a million rows the JVM's second compiler costs more time than it saves. Source: spark §4.
 """
 
@@ -29,6 +30,10 @@ LARGE_ROWS: Final = 20_000_000
 ROWS_PER_PARTITION: Final = 2_000_000
 PARTITIONS_MIN: Final = 4
 PARTITIONS_MAX: Final = 200
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_DIRECTORY: Final = "spark-ops-"
+_PID: Final = "pid"
+"""The file in a session's directory that names the process to which it belongs."""
 
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -57,12 +62,22 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def partitions(rows_hint: int) -> int:
+    """Return the number of partitions of a shuffle. Spark's default of 200 makes 200 tasks for a stage of few rows."""
+    return min(max(-(-rows_hint // ROWS_PER_PARTITION), PARTITIONS_MIN), PARTITIONS_MAX)
+
+
+def submitted_settings(rows_hint: int, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session that `spark-submit` started.   chosen: the operator's, which are kept."""
+    ours = {**_ALWAYS, _PARTITIONS: str(partitions(rows_hint))}
+    return {key: value for key, value in ours.items() if key in _ALWAYS or key not in chosen}
+
+
 def settings(rows_hint: int, directory: Path) -> dict[str, str]:
     """Return the settings of an embedded session.   directory: for all temporary files."""
     flags = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     if rows_hint < C2_ROWS:
         flags += " -XX:TieredStopAtLevel=1"
-    partitions = min(max(-(-rows_hint // ROWS_PER_PARTITION), PARTITIONS_MIN), PARTITIONS_MAX)
     return {
         **_ALWAYS,
         "spark.driver.memory": "4g" if rows_hint > LARGE_ROWS else "2g",
@@ -72,7 +87,7 @@ def settings(rows_hint: int, directory: Path) -> dict[str, str]:
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.shuffle.partitions": str(partitions),
+        _PARTITIONS: str(partitions(rows_hint)),
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.files.maxPartitionBytes": "64m",
         "spark.ui.enabled": "false",
@@ -99,7 +114,7 @@ def session(
         if (active := SparkSession.getActiveSession()) is not None:
             yield active
         elif is_submitted():
-            with _submitted(name, extra or {}) as spark:
+            with _submitted(name, rows_hint, extra or {}) as spark:
                 yield spark
         else:
             with _embedded(name, rows_hint, master or "local[*]", extra or {}) as spark:
@@ -109,11 +124,13 @@ def session(
 
 
 @contextmanager
-def _submitted(name: str, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
+def _submitted(name: str, rows_hint: int, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
-    for key, value in {**_ALWAYS, **extra}.items():
+    chosen = dict(SparkConf().getAll())  # what spark-submit was given
+    for key, value in {**submitted_settings(rows_hint, chosen), **extra}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
@@ -125,7 +142,9 @@ def _submitted(name: str, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
 @contextmanager
 def _embedded(name: str, rows_hint: int, master: str, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
     java()
-    directory = Path(tempfile.mkdtemp(prefix="spark-ops-"))
+    sweep(Path(tempfile.gettempdir()))
+    directory = Path(tempfile.mkdtemp(prefix=_DIRECTORY))
+    (directory / _PID).write_text(str(os.getpid()))
     # pyspark installs its own SIGINT handler, which cancels the query; the caller's is restored at the end.
     is_main = threading.current_thread() is threading.main_thread()
     interrupt = signal.getsignal(signal.SIGINT) if is_main else None
@@ -140,6 +159,27 @@ def _embedded(name: str, rows_hint: int, master: str, extra: Mapping[str, str]) 
         if interrupt is not None:
             signal.signal(signal.SIGINT, interrupt)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the directories of our sessions whose process was killed before it could."""
+    for path in folder.glob(f"{_DIRECTORY}*"):
+        try:
+            is_own = path.stat().st_uid == os.getuid() and not path.is_symlink()
+            if is_own and not _is_running(int((path / _PID).read_text())):
+                shutil.rmtree(path, ignore_errors=True)
+        except (OSError, ValueError):
+            continue  # it is another process's, has just been made, or is already gone
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _start(name: str, chosen: Mapping[str, str], directory: Path) -> "SparkSession":

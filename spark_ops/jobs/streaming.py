@@ -2,12 +2,17 @@
 
 The stream has no state of its own. Each micro-batch writes the facts of its rows to a directory named by its number,
 so that a batch that is repeated after a crash replaces its first result; facts of late rows are merged like all others.
+The file `DONE` names the files that were read, so that rows which only a merged file has any more, because `compact`
+removed the others while nothing followed, are read from that one (`catch_up`).
 A minute is judged when the newest row is `WATERMARK_S` later. Findings have stable ids. Each judgement is one file with
-the findings that were raised and cleared since the previous judgement (rules: `spark_ops.health.minutes`).
+the findings that were raised and cleared since the previous judgement (rules: `spark_ops.health.minutes`). Nothing is
+cleared by what was not seen.
 
     <root>/_health/<cluster>/<versions>/checkpoint/            Spark's checkpoint: which files were read
     …/facts/batch=<first>-<last>/<kind>/*.parquet, DONE        facts of these batches
+    …/facts/merged=<hash>/<kind>/*.parquet, DONE               facts of merged files
     …/judged/<end>.json                                        a judgement of the minutes before `end`
+    …/told/<sink>.json                                         which judgements a sink of alerts has taken
 
 A checkpoint belongs to one cluster, this query and one version of facts; another version starts with a new checkpoint.
 Source: spark §3.5, §6.18, §6.21.
@@ -16,14 +21,21 @@ Source: spark §3.5, §6.18, §6.21.
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
+from spark_ops.documents import content_hash
 from spark_ops.health.document import health_document
 from spark_ops.health.settings import Settings
-from spark_ops.jobs.health import LIVE_S, MINUTE_S, Window, judge_facts
+from spark_ops.jobs.compact import name_of_files
+from spark_ops.jobs.damaged_files import without_damaged
+from spark_ops.jobs.engine import EngineError
+from spark_ops.jobs.files import HOUR_S, hour_folders, read_footer
+from spark_ops.jobs.health import LIVE_S, MINUTE_S, Window, judge_facts, newest_by_cluster
 from spark_ops.jobs.minute_facts import (
     FACT_KINDS,
     FACTS_VERSION,
@@ -33,10 +45,12 @@ from spark_ops.jobs.minute_facts import (
     merge,
     reduce,
 )
-from spark_ops.jobs.reading import schema
-from spark_ops.telemetry.layout import RAW_GLOB, VERSION_DIRECTORY, escape
+from spark_ops.jobs.outbox import Outbox
+from spark_ops.jobs.reading import load, schema
+from spark_ops.telemetry import damage, manifest
+from spark_ops.telemetry.layout import MERGED_PREFIX, RAW_GLOB, VERSION_DIRECTORY, escape
 from spark_ops.telemetry.manifest import write_atomically
-from spark_ops.telemetry.schema import VERSION
+from spark_ops.telemetry.schema import VERSION, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +65,14 @@ PARTS_MAX: Final = 40
 JUDGED_MAX: Final = 1000
 DIRECTORY: Final = "_health"
 _DONE: Final = "DONE"
+UNTOLD_MAX: Final = 10_000
+"""The maximal number of judgements while a sink of alerts has not taken the older ones; the oldest are removed then."""
 _PART: Final = re.compile(r"batch=(\d+)-(\d+)")
+_MERGED: Final = "merged="
+_FILE: Final = "_file"
+_HOUR: Final = re.compile(r"dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
+SEEN_MIN: Final = 0.5
+"""Findings are not cleared by a window of which less than this share of the rows was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +88,11 @@ class Store:
     """The facts and judgements on disk of one cluster's stream."""
 
     def __init__(self, root: Path, cluster: str) -> None:
+        self.root = root
         self.directory = root / DIRECTORY / (escape(cluster) or "_none") / f"v{VERSION}-{FACTS_VERSION}"
         self.facts = self.directory / "facts"
         self.judged = self.directory / "judged"
+        self.outbox = Outbox(self.judged, self.directory / "told")
         for each in (self.facts, self.judged):
             each.mkdir(parents=True, exist_ok=True)
 
@@ -78,16 +101,49 @@ class Store:
         """The directory of Spark's checkpoint."""
         return self.directory / "checkpoint"
 
-    def write(self, first: int, last: int, facts: MinuteFacts) -> None:
-        """Store the facts of batches as a part, and replace that part. A part without the file `DONE` is not read."""
-        part = self.facts / f"batch={first}-{last}"
+    def write(self, name: str, facts: MinuteFacts, files: Iterable[Path]) -> None:
+        """Store the facts of some files as a part, and replace that part. A part without the file `DONE` is not read.
+
+        files: those whose rows are in the facts.   Raises: EngineError if Spark's machines do not share the root.
+        """
+        part = self.facts / name
         shutil.rmtree(part, ignore_errors=True)
         for kind in FACT_KINDS:
             getattr(facts, kind).coalesce(1).write.parquet(f"file://{part / kind}")
-        write_atomically(part / _DONE, b"")
+            if not any((part / kind).glob("part-*.parquet")):
+                raise EngineError(
+                    f"{part} is not shared: Spark wrote facts, and this machine does not see them. "
+                    "All machines of the Spark cluster must see ROOT under the same path"
+                )
+        names = sorted(str(path.relative_to(self.root)) for path in files)
+        raw = (name for name in names if not Path(name).name.startswith(MERGED_PREFIX))
+        newest = max((_written_ns(self.root / name) for name in raw), default=0)
+        write_atomically(part / _DONE, json.dumps({"files": names, "newest": newest}).encode())
+
+    def newest(self) -> int:
+        """Return when the newest file of a collector that is in the facts was written, in ns since 1970; 0: none is."""
+        found = [0]
+        for path in self.facts.glob(f"*/{_DONE}"):
+            try:
+                found.append(int(json.loads(path.read_bytes())["newest"]))
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return max(found)
+
+    def files(self) -> set[str]:
+        """Return the paths, relative to the root, of all files whose rows are in the facts, or in merged files that
+        are."""
+        found: set[str] = set()
+        for path in self.facts.glob(f"*/{_DONE}"):
+            try:
+                found.update(json.loads(path.read_bytes())["files"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return found
 
     def parts(self) -> list[tuple[int, int, Path]]:
-        """Return the first and last batch and the path of each complete part that no other part contains, in order."""
+        """Return the first and last batch and the path of each complete part that no other part contains, in order;
+        then the parts of merged files, with -1 for both."""
         found = []
         for path in self.facts.iterdir():
             match = _PART.fullmatch(path.name)
@@ -97,7 +153,8 @@ class Store:
         for first, last, path in sorted(found, key=lambda part: (part[0], -part[1])):
             if not whole or last > whole[-1][1]:
                 whole.append((first, last, path))
-        return whole
+        whole_ones = [path for path in sorted(self.facts.glob(f"{_MERGED}*")) if (path / _DONE).exists()]
+        return whole + [(-1, -1, path) for path in whole_ones]
 
     def read(self, spark: "SparkSession", parts: list[tuple[int, int, Path]]) -> MinuteFacts:
         """Return the merged facts of some parts."""
@@ -110,20 +167,33 @@ class Store:
 
     def tidy(self, spark: "SparkSession", oldest_minute: int) -> None:
         """Merge more than `PARTS_MAX` parts, without facts before `oldest_minute`, and remove old judgements."""
-        parts = self.parts()
+        parts = [part for part in self.parts() if part[0] >= 0]
         if len(parts) > PARTS_MAX:
             merged = self.read(spark, parts)
             young = MinuteFacts(
                 *(getattr(merged, kind).where(f"minute >= {oldest_minute}") for kind in FACT_KINDS)
             )
-            self.write(parts[0][0], parts[-1][1], young)
+            young_files = [self.root / name for name in self.files() if _may_be_young(name, oldest_minute)]
+            self.write(f"batch={parts[0][0]}-{parts[-1][1]}", young, young_files)
         kept = {path for _, _, path in self.parts()}
         finished = [path for path in self.facts.iterdir() if (path / _DONE).exists()]
         for path in finished:
-            if path not in kept:
+            if path not in kept or (path.name.startswith(_MERGED) and self._is_old(path, oldest_minute)):
                 shutil.rmtree(path, ignore_errors=True)
-        for path in sorted(self.judged.glob("*.json"))[:-JUDGED_MAX]:
-            path.unlink()
+        judged = sorted(self.judged.glob("*.json"))
+        taken = self.outbox.taken_by_all()
+        for at, path in enumerate(judged[:-JUDGED_MAX]):
+            is_untold = taken is not None and path.stem.isdecimal() and int(path.stem) > taken
+            if not is_untold or len(judged) - at > UNTOLD_MAX:
+                path.unlink()
+
+    def _is_old(self, part: Path, oldest_minute: int) -> bool:
+        """True if all files of a part are of hours before a minute."""
+        try:
+            names = json.loads((part / _DONE).read_bytes())["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return not any(_may_be_young(name, oldest_minute) for name in names)
 
     def last(self) -> dict[str, Any] | None:
         """Return the latest readable judgement; None if there is none."""
@@ -138,15 +208,56 @@ class Store:
     def judge(self, document: dict[str, Any], end: int) -> Change:
         """Store a judgement. Returns: the changes since the previous judgement; empty if `end` was judged already."""
         last = self.last()
-        before = set() if last is None else set(last["standing"])
-        now = [finding["id"] for finding in document["findings"]]
+        before = [] if last is None else list(last["standing"])
+        told = {} if last is None else dict(last.get("texts", {}))
+        found = {finding["id"]: finding for finding in document["findings"]}
         if last is not None and last["end"] >= end:
             return Change(document, (), ())
-        raised = tuple(each for each in now if each not in before)
-        cleared = tuple(sorted(before - set(now)))
-        kept = {"end": end, "standing": now, "raised": raised, "cleared": cleared}
-        write_atomically(self.judged / f"{end:012d}.json", json.dumps(kept).encode())
-        return Change(document, raised, cleared)
+        raised = tuple(each for each in found if each not in before)
+        gone = tuple(sorted(set(before) - found.keys()))
+        if not _is_seen(document):
+            # A finding about queues or nodes that were not seen is not known to be over.
+            known = {} if last is None else {each["id"]: each for each in last.get("findings", ())}
+            found |= {each: known.get(each, {"id": each, "text": told.get(each)}) for each in gone}
+            gone = ()
+        texts = {each: one.get("text") for each, one in found.items()}
+        kept = {
+            "end": end,
+            "end_iso": (document.get("window") or [None, None])[1],
+            "cluster": document.get("cluster"),
+            "verdict": document.get("verdict"),
+            "score": document.get("score"),
+            "standing": list(found),
+            "raised": raised,
+            "cleared": gone,
+            "texts": {**texts, **{each: told.get(each) for each in gone}},
+            "findings": list(found.values()),
+        }
+        write_atomically(self.outbox.path(end), json.dumps(kept).encode())
+        return Change(document, raised, gone)
+
+
+def _is_seen(document: dict[str, Any]) -> bool:
+    """True if enough was seen of a window to say that a finding is over."""
+    is_down = any(finding.get("kind") == "cluster-down" for finding in document["findings"])
+    share = (document.get("coverage") or {}).get("share", 1.0)
+    return document.get("verdict") != "unknown" and not is_down and share >= SEEN_MIN
+
+
+def _written_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _may_be_young(name: str, oldest_minute: int) -> bool:
+    """True if a file has, by its path, rows of `oldest_minute` or later."""
+    match = _HOUR.search(name)
+    if match is None:
+        return True
+    begin = datetime.strptime(f"{match[1]} {match[2]}", "%Y-%m-%d %H").replace(tzinfo=UTC)
+    return begin.timestamp() + HOUR_S > oldest_minute * MINUTE_S
 
 
 def raw_schema() -> "StructType":
@@ -180,17 +291,19 @@ def start(
         .option("ignoreCorruptFiles", "true")
         .option("ignoreMissingFiles", "true")
         .parquet(paths)
-        .where(F.col("cluster") == F.lit(cluster))
+        .withColumn(_FILE, F.col("_metadata.file_path"))
     )
 
     def keep(batch: "DataFrame", number: int) -> None:
-        rows = known(batch).persist()
+        # All columns are kept, so that a damaged page ends a file for all kinds of facts alike.
+        rows = batch.persist()
         try:
-            by_kind = {
-                kind: rows.where(F.col("kind") == kind).select(*schema(kind).names, "minute")
-                for kind in RAW_KINDS
-            }
-            store.write(number, number, reduce(by_kind))
+            counted = rows.groupBy(_FILE).agg(F.count(F.lit(1))).collect()
+            damaged = _damaged_of(root, {_path_of(uri): int(count) for uri, count in counted})
+            good = rows.where(~F.col(_FILE).isin(*(uri for uri, _ in counted if _path_of(uri) in damaged)))
+            facts = reduce(_by_kind(known(good.where(F.col("cluster") == F.lit(cluster)))))
+            read = [path for uri, _ in counted if (path := _path_of(uri)) not in damaged]
+            store.write(f"batch={number}-{number}", facts, read)
         finally:
             rows.unpersist()
 
@@ -199,6 +312,123 @@ def start(
         writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime=f"{every_s} seconds")
     )
     return timed.start()
+
+
+def _by_kind(rows: "DataFrame") -> "dict[str, DataFrame]":
+    from pyspark.sql import functions as F
+
+    return {
+        kind: rows.where(F.col("kind") == kind).select(*schema(kind).names, "minute") for kind in RAW_KINDS
+    }
+
+
+def _path_of(uri: str) -> Path:
+    """Return the path of a file that Spark names by a URI."""
+    return Path(unquote(urlsplit(uri).path))
+
+
+def _damaged_of(root: Path, counts: dict[Path, int]) -> set[Path]:
+    """Return the files of which Spark read fewer rows than there are, and record them.   counts: rows that it read.
+
+    A file that is gone was merged meanwhile. Raises: EngineError if a file is not damaged: then a machine of the Spark
+    cluster does not see it.
+    """
+    short = [
+        path
+        for path, rows in counts.items()
+        if (footer := read_footer(path)) is not None and rows < footer.num_rows
+    ]
+    for path in short:
+        if not damage.is_damaged(path) and path.exists():
+            raise EngineError(
+                f"{path} is not seen by all machines of the Spark cluster: they must see ROOT under the same path"
+            )
+    if short:
+        damage.record(root, [path for path in short if path.exists()])
+    return set(short)
+
+
+def catch_up(spark: "SparkSession", root: Path, store: Store, cluster: str, *, since_s: float) -> list[str]:
+    """Read the files of a cluster, from an hour on, that have rows which the stream has not read and will not read;
+    store their facts.
+
+    `compact` removes the files that it has merged an hour later, and the stream reads only those. If it was stopped for
+    longer, their rows are in merged files only. And the stream passes over a file that a task cannot read: here it is
+    found to be damaged, or the job fails.   since_s: s since 1970.   Returns: the files that were read.
+    """
+    known_files, newest = store.files(), store.newest()
+    unread: dict[Kind, list[Path]] = {kind: [] for kind in RAW_KINDS}
+    covered: list[Path] = []
+    for kind in RAW_KINDS:
+        for _, folder in hour_folders(root, kind, since_s, None):
+            for path in _live_of(folder, cluster):
+                if str(path.relative_to(root)) in known_files:
+                    continue
+                state = _state_of(root, folder, path, known_files, newest)
+                if state == "read":
+                    covered.append(path)
+                elif state == "passed":
+                    unread[kind].append(path)
+
+    def wanted(kind: Kind) -> list[Path]:
+        torn = damage.recorded(root)
+        return [
+            path
+            for path in unread[kind]
+            if not damage.is_recorded(path, root, torn)
+            and (footer := read_footer(path)) is not None
+            and footer.num_rows
+        ]
+
+    def facts() -> list[Path]:
+        read: dict[Kind, list[Path]] = {kind: wanted(kind) for kind in RAW_KINDS}
+        paths = [path for some in read.values() for path in some]
+        if paths or covered:
+            names = sorted(str(path.relative_to(root)) for path in (*paths, *covered))
+            frames: dict[str, DataFrame] = {
+                kind: known(
+                    load(spark, some, schema(kind)) if some else spark.createDataFrame([], schema(kind))
+                )
+                for kind, some in read.items()
+            }
+            store.write(f"{_MERGED}{content_hash(names)[7:23]}", reduce(frames), (*paths, *covered))
+        return paths
+
+    return sorted(
+        str(path.relative_to(root)) for path in without_damaged(root, RAW_KINDS, since_s, None, facts)
+    )
+
+
+def _live_of(folder: Path, cluster: str) -> list[Path]:
+    """Return the live files of a cluster in an hour's folder; none if its manifest is damaged."""
+    try:
+        there = manifest.live(manifest.files_of_hour(folder), manifest.read(folder))
+    except manifest.ManifestError:
+        return []
+    return [folder / name for name in there if name.startswith(f"cluster={escape(cluster)}/")]
+
+
+def _state_of(root: Path, folder: Path, path: Path, known_files: set[str], newest: int) -> str:
+    """Return whether the rows of a file are known: `read`, `coming` if the stream will still read them, or `passed` if
+    it will not.   newest: when the newest file that the stream has read was written, ns; it reads the oldest first."""
+    if not path.name.startswith(MERGED_PREFIX):
+        try:
+            return "passed" if path.stat().st_mtime_ns < newest else "coming"
+        except FileNotFoundError:
+            return "coming"  # as a merged file
+    merged, of_cluster = path, f"{path.parent.parent.name}/"
+    replaced = [name for name in manifest.read(folder).replaced if name.startswith(of_cluster)]
+    missing = [name for name in replaced if str((folder / name).relative_to(root)) not in known_files]
+    if replaced:
+        if not missing:
+            return "read"
+        is_raw = all(not name.rpartition("/")[2].startswith(MERGED_PREFIX) for name in missing)
+        return "coming" if is_raw and all((folder / name).exists() for name in missing) else "passed"
+    # The manifest forgets what it replaced when that was removed. The name of a merged file is a hash of it.
+    begin = str(folder.relative_to(root)) + "/"
+    own = [name.removeprefix(begin) for name in known_files if name.startswith(begin + of_cluster)]
+    raw = [name for name in own if not name.rpartition("/")[2].startswith(MERGED_PREFIX)]
+    return "read" if name_of_files(raw) in merged.name else "passed"
 
 
 def judge_store(
@@ -214,6 +444,9 @@ def judge_store(
     """Judge the stored facts; None if there are none.   now_s: s since 1970; None: the newest row ends the window."""
     from pyspark.sql import functions as F
 
+    begin = now_s if now_s is not None else newest_by_cluster(root).get(cluster)
+    if begin is not None:
+        catch_up(spark, root, store, cluster, since_s=begin - window_s - 2 * HOUR_S)
     parts = store.parts()
     if not parts:
         return None
@@ -222,8 +455,11 @@ def judge_store(
     if row is None or row[0] is None:
         return None
     # The newest minute may be incomplete.
-    end = int(row[0]) + 1 - WATERMARK_S // MINUTE_S
-    if now_s is not None and now_s - (int(row[0]) + 1) * MINUTE_S > LIVE_S:
+    newest = int(row[0]) + 1
+    if now_s is not None:
+        newest = min(newest, int(now_s // MINUTE_S))  # a clock that is ahead does not end the window
+    end = newest - WATERMARK_S // MINUTE_S
+    if now_s is not None and now_s - newest * MINUTE_S > LIVE_S:
         end = int(now_s // MINUTE_S)  # the nodes have stopped writing, so the window ends now
     window = Window(cluster, end - max(1, round(window_s / MINUTE_S)), end, None)
     judged = judge_facts(facts, root, window, settings)

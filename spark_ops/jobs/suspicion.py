@@ -21,11 +21,17 @@ DILUTED: Final = 10
 
 
 def queue_totals(
-    facts: "DataFrame", settings: Settings, end: int, zones: Mapping[str, str | None], cores: float
+    facts: "DataFrame",
+    settings: Settings,
+    end: int,
+    zones: Mapping[str, str | None],
+    cores: float,
+    silent: Mapping[str, int] | None = None,
 ) -> "DataFrame":
     """Return one row per queue, from flat facts: vhost, queue, cpu_us of all copies, ready_max, is_suspicious.
 
-    zones: zones of the live nodes.   cores: the smallest number of cores that a node can use.
+    zones: zones of the live nodes.   cores: the smallest number of cores that a node can use.   silent: the last minute
+    of nodes that do not report any more.
     """
     from pyspark.sql import functions as F
 
@@ -41,16 +47,35 @@ def queue_totals(
     comes_back = (F.col("redelivered") >= ratio * of("redelivery-loop", "deliveries_min")) & (
         F.col("redelivered") >= ratio / DILUTED * F.col("delivered")
     )
-    by_copy = F.col("is_odd") | hot | comes_back
+    # A counter that begins in the window rises from 0, and its first row may be after the first messages.
+    drops = F.col("dropped") >= of("messages-dropped", "dropped_min") / DILUTED
+    by_copy = F.col("is_odd") | hot | comes_back | drops
     totals = per_process.groupBy("vhost", "queue").agg(
         F.sum("cpu_us").alias("cpu_us"),
         F.max("ready_max").alias("ready_max"),
         F.max(F.coalesce(by_copy, F.lit(False))).alias("is_suspicious"),
+        F.max("master_last").alias("master_last"),
+        F.max_by("node", "master_last").alias("master_at"),
+        F.max("mirror_last").alias("mirror_last"),
     )
     growing = _growing(facts, settings, end)
     joined = totals.join(growing, ["vhost", "queue"], "left")
     suspicious = F.col("is_suspicious") | F.coalesce("is_growing", F.lit(False))
+    suspicious = suspicious | _lost_master(settings, end, silent or {})
     return joined.select("vhost", "queue", "cpu_us", "ready_max", suspicious.alias("is_suspicious"))
+
+
+def _lost_master(settings: Settings, end: int, silent: Mapping[str, int]) -> "Column":
+    """Return the condition that a queue may have no master: its mirrors report and its master does not, or its last
+    master was on a silent node."""
+    from pyspark.sql import functions as F
+
+    stale = round(settings.health["stale_minutes"])
+    is_told = F.col("mirror_last") >= end - 2 * stale
+    found = is_told & (F.coalesce(F.col("master_last"), F.lit(0)) < F.col("mirror_last") - stale)
+    for node, last in sorted(silent.items()):
+        found = found | ((F.col("master_at") == node) & (F.col("master_last") >= last - stale))
+    return F.coalesce(found, F.lit(False))
 
 
 def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | None]) -> "list[Column]":
@@ -69,10 +94,13 @@ def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | Non
         rise("cpu_us_total", F.lit(True)).alias("cpu_us"),
         rise("cpu_us_total", is_hour).alias("recent_cpu_us"),
         rise("redeliver_total", is_recent).alias("redelivered"),
+        (rise("dropped_total", is_recent) - rise("dead_lettered_total", is_recent)).alias("dropped"),
         (rise("dlv_total", is_recent) + rise("get_total", is_recent)).alias("delivered"),
         F.max(F.when(is_hour, F.col("mono_ms"))).alias("mono_last"),
         F.min(F.when(is_hour, F.col("mono_ms"))).alias("mono_first"),
         F.max("ready").alias("ready_max"),
+        F.max(F.when(F.col("role") == "master", minute)).alias("master_last"),
+        F.max(F.when(F.col("role") == "mirror", minute)).alias("mirror_last"),
         F.max(is_recent & F.coalesce(_odd(settings, zones), F.lit(False))).alias("is_odd"),
     ]
 

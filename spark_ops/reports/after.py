@@ -15,8 +15,10 @@ from spark_ops.reports.moves import moves_of
 
 FORMAT: Final = "spark-ops-after/1"
 
-NEAR_ENOUGH: Final = 0.1
-"""A prediction is good if no node's CPU is further than this share of its capacity from `cpu_expected`."""
+NEAR_ENOUGH: Final = 0.25
+"""A plan came as predicted if the share of the promised change that came differs from 1 by at most this."""
+UNSURE: Final = 0.25
+"""If the standard error of that share is larger, the promised change was too small to judge whether it came."""
 
 COVERAGE_MIN: Final = 0.95
 """The least coverage with which loads are compared."""
@@ -42,6 +44,7 @@ def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[st
         "cpu_max": max(errors, default=None),
         "load_change": _load_change(plan, measured),
     }
+    promise = _promise(nodes)
     return {
         "format": FORMAT,
         "plan_id": plan.get("plan_id"),
@@ -54,10 +57,41 @@ def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[st
         "moves": {"planned": len(queues), "arrived": arrived, "gone": gone},
         "balance": _balance(nodes),
         "error": error,
-        "is_as_predicted": (
-            error["cpu_max"] is not None and error["cpu_max"] <= NEAR_ENOUGH and arrived + gone == len(queues)
-        ),
+        "promise": promise,
+        "is_as_predicted": promise["verdict"] == "came" and arrived + gone == len(queues),
     }
+
+
+def _promise(nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return which share of the promised change of the nodes' CPU came, with its standard error and a verdict.
+
+    The change of each node is measured against its load before, scaled to the cluster's load now. The share is the
+    slope of the measured changes over the promised ones; what the line does not explain is noise. Capacities play no
+    part, so a plan for an idle cluster is judged by what it promised, too.
+    verdict: `came`, `did-not-come`, `too-small` (noise is larger than what was promised), or `unknown`.
+    """
+    known = [
+        (node["cpu_before"], node["cpu_expected"], node["cpu_measured"])
+        for node in nodes
+        if None not in (node["cpu_before"], node["cpu_expected"], node["cpu_measured"])
+    ]
+    before, after = math.fsum(each[0] for each in known), math.fsum(each[2] for each in known)
+    if len(known) < 2 or before <= 0:
+        return {"share": None, "error": None, "verdict": "unknown"}
+    grown = after / before
+    promised = [expected - was * grown for was, expected, _ in known]
+    changed = [now - was * grown for was, _, now in known]
+    squares = math.fsum(each * each for each in promised)
+    if squares <= 1e-12:
+        return {"share": None, "error": None, "verdict": "too-small"}
+    share = math.fsum(one * other for one, other in zip(promised, changed, strict=True)) / squares
+    rest = math.fsum((now - share * wanted) ** 2 for wanted, now in zip(promised, changed, strict=True))
+    error = math.sqrt(rest / (len(known) - 1) / squares)
+    if error > UNSURE:
+        verdict = "too-small"
+    else:
+        verdict = "came" if abs(share - 1) <= NEAR_ENOUGH else "did-not-come"
+    return {"share": round(share, 4), "error": round(error, 4), "verdict": verdict}
 
 
 def node_loads(rows: ClusterRows) -> dict[str, float]:
@@ -116,6 +150,7 @@ def _queues(plan: dict[str, Any], rows: ClusterRows) -> list[dict[str, Any]]:
         (move["vhost"], move["queue"]): move for move in moves
     }  # a queue may move twice: its last move counts
     for move in moves:
+        is_last = last[move["vhost"], move["queue"]] is move
         queue = now.get((move["vhost"], move["queue"]))
         predicted = move["effect"].get(f"{move['to']}.cpu") if move["to"] else None
         compared.append(
@@ -127,6 +162,7 @@ def _queues(plan: dict[str, Any], rows: ClusterRows) -> list[dict[str, Any]]:
                 "from": move["from"],
                 "to": move["to"],
                 "is_there": queue is not None,
+                "is_last": is_last,
                 "is_arrived": _is_arrived(last[move["vhost"], move["queue"]], queue),
                 "master": queue.master if queue else None,
                 "synced": len(queue.synced) if queue else None,

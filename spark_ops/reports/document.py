@@ -7,7 +7,6 @@ and orders their contents, and adds no facts. Source: spark §3.6.
 from typing import Any, Final
 
 from spark_ops.reports import figures
-from spark_ops.reports.after import NEAR_ENOUGH
 from spark_ops.reports.moves import moves_of, notes_of
 from spark_ops.reports.series import heat, node_charts, queue_chart
 
@@ -24,6 +23,7 @@ _TITLES: Final = {
     "plan": "A plan to review",
     "as-predicted": "As predicted",
     "not-as-predicted": "Not as predicted",
+    "too-small": "Too small to judge",
 }
 
 
@@ -80,6 +80,10 @@ def build(
 
 def _verdict(health: dict[str, Any], after: dict[str, Any] | None) -> str:
     if after:
+        done = after["moves"]
+        is_done = done["arrived"] + done["gone"] == done["planned"]
+        if is_done and (after.get("promise") or {}).get("verdict") == "too-small":
+            return "too-small"
         return "as-predicted" if after["is_as_predicted"] else "not-as-predicted"
     return str(health.get("verdict", "unknown")) if health else "plan"
 
@@ -160,7 +164,8 @@ def _headline(document: dict[str, Any]) -> str:
     if verdict == "plan":
         return _promise(document["plan"]) or "The cluster is balanced: there is nothing to move."
     if verdict == "healthy":
-        return f"Nothing is wrong on {_many(len(document['nodes']), 'node')}."
+        notes = f" There is a note: {_first_text(findings)}" if findings else ""
+        return f"Nothing is wrong on {_many(len(document['nodes']), 'node')}.{notes}"
     if verdict == "unknown":
         share = (document["coverage"] or {}).get("share")
         seen = (
@@ -199,13 +204,13 @@ def _headline_after(after: dict[str, Any]) -> str:
     arrived = f"{figures.count(done['arrived'])} of {_many(done['planned'], 'move')} are where they should be"
     if error["cpu_max"] is None:
         return f"{arrived}. No load was measured."
-    off = figures.shown(error["cpu_max"], "share")
-    near = figures.shown(NEAR_ENOUGH, "share")
-    side = "within" if error["cpu_max"] <= NEAR_ENOUGH else "more than"
-    return (
-        f"{arrived}. The CPU of each node differs from the prediction by at most {off} of its capacity "
-        f"({side} {near})."
-    )
+    promise = after.get("promise") or {}
+    if promise.get("share") is None:
+        return f"{arrived}. The plan promised no change of the nodes' CPU that could be measured."
+    came, error_of = figures.shown(promise["share"], "share"), figures.shown(promise["error"], "share")
+    if promise["verdict"] == "too-small":
+        return f"{arrived}. The promised change is smaller than the noise: {came} of it came, give or take {error_of}."
+    return f"{arrived}. {came} of the promised change of the nodes' CPU came, give or take {error_of}."
 
 
 def _lead(document: dict[str, Any]) -> str | None:

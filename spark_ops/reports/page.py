@@ -15,7 +15,7 @@ from spark_ops.reports.markup import Content, Markup, flat, tag, trusted
 from spark_ops.reports.parts import ARROW, LOGO, icon, name, prose
 from spark_ops.reports.style import STYLE
 
-_ICON_OF: Final = {"as-predicted": "healthy", "not-as-predicted": "findings"}
+_ICON_OF: Final = {"as-predicted": "healthy", "not-as-predicted": "findings", "too-small": "unknown"}
 _LEVELS: Final = {
     "critical": "bad",
     "findings": "warn",
@@ -24,6 +24,7 @@ _LEVELS: Final = {
     "plan": "plan",
     "as-predicted": "good",
     "not-as-predicted": "warn",
+    "too-small": "quiet",
 }
 
 

@@ -159,14 +159,17 @@ def gauge(share: object, what: str) -> Markup:
 
 
 def axis_times(begin: float, end: float, ticks: int = 5) -> Markup:
-    """Return the labels under a plot, at equal distances."""
-    has_date = end - begin > 36 * 3600
-    marks = [begin + (end - begin) * tick / (ticks - 1) for tick in range(ticks)]
+    """Return the labels under a plot, at equal distances and all different, with seconds or dates if needed."""
+    ticks = max(1, min(ticks, int(end - begin) + 1))
+    step = (end - begin) / (ticks - 1) if ticks > 1 else 0.0
+    marks = [figures.moment(begin + step * tick) for tick in range(ticks)]
+    has_date, has_time = end - begin >= 86_400, step < 86_400
     texts = []
-    for at in marks:
-        read = figures.moment(at)
+    for read in marks:
         assert read is not None
-        texts.append(tag("span", f"{read.day} {read:%b}" if has_date else f"{read:%H:%M}"))
+        time = f"{read:%H:%M:%S}" if step < 60 else f"{read:%H:%M}"
+        date = f"{read.day} {read:%b}"
+        texts.append(tag("span", f"{date} {time}" if has_date and has_time else date if has_date else time))
     return tag("div", texts, class_="axis-x", aria_hidden="true")
 
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from spark_ops.reports import svg
-from spark_ops.reports.figures import figure, is_number, shown
+from spark_ops.reports.figures import figure, is_number, shown, when
 from spark_ops.reports.markup import Content, Markup, tag
 from spark_ops.reports.parts import (
     ARROW,
@@ -45,6 +45,7 @@ def plan(document: dict[str, Any]) -> Markup | None:
     rows = [row for row in document["nodes"] if row.get("cpu_before") is not None]
     content: list[Content] = [_cost(summary), _goals(given["goals"])]
     if rows:
+        content.append(_loads_of((given.get("inputs") or {}).get("window")))
         content.append(_before_after(rows))
     content.append(_notes(given["notes"]))
     mode = str(given.get("mode") or "full").replace("-", " ")
@@ -90,6 +91,15 @@ def _goals(goals: list[dict[str, Any]]) -> Markup | None:
                 change(before, after, kind) if has_figures else None, mark)
         )  # fmt: skip
     return tag("ul", chips, class_="goals")
+
+
+def _loads_of(window: Any) -> Content:
+    """Return a line with the window of the plan's loads; None if the plan has no window."""
+    if not isinstance(window, list | tuple) or len(window) != 2:
+        return None
+    return tag(
+        "p", "The loads are from ", when(window[0]), " to ", when(window[1]), " UTC, and include peaks.", class_="more"
+    )  # fmt: skip
 
 
 def _before_after(rows: list[dict[str, Any]]) -> Markup:
@@ -232,8 +242,17 @@ def after(document: dict[str, Any]) -> Markup | None:
         rows_table("after", nodes, cells, "CPU of each node as predicted and as measured") if nodes else None,
         bounded(len(nodes), len(given["nodes"]), "nodes"),
         _after_queues(given["queues"]),
-        note="Expected: the prediction, scaled by how much the load of the whole cluster has changed.",
+        note=(
+            _measured_in(given.get("window")),
+            "Expected: the prediction, scaled by how much the load of the whole cluster has changed.",
+        ),
     )
+
+
+def _measured_in(window: Any) -> Content:
+    if not isinstance(window, list | tuple) or len(window) != 2:
+        return None
+    return ("Measured from ", when(window[0]), " to ", when(window[1]), " UTC. ")
 
 
 def _after_facts(given: dict[str, Any]) -> Markup:
@@ -261,6 +280,8 @@ def _after_queues(queues: list[dict[str, Any]]) -> Content:
     def cells(queue: dict[str, Any]) -> list[Cell]:
         if not queue["is_there"]:
             mark = badge("gone", "quiet")
+        elif not queue.get("is_last", True):
+            mark = badge("moved on", "quiet")
         else:
             mark = badge("yes", "good") if queue["is_arrived"] else badge("no", "warn")
         return [
@@ -271,13 +292,18 @@ def _after_queues(queues: list[dict[str, Any]]) -> Content:
             ("Arrived", mark, ""),
             ("Master now", name(queue["master"], 40), ""),
             ("Synchronised", figure(queue["synced"], "count"), "number"),
-            ("Change predicted", figure(queue["cpu_effect_predicted"], "share"), "number"),
-            ("CPU now", figure(queue["cpu_measured"], "share"), "number"),
+            ("Predicted change of its node", figure(queue["cpu_effect_predicted"], "share"), "number"),
+            ("CPU of its master now", figure(queue["cpu_measured"], "share"), "number"),
         ]
 
     late = sorted(queues, key=lambda queue: (queue["is_arrived"] is not False, queue["n"]))[:MOVES_MAX]
     return [
         tag("h3", "The queues of the plan"),
+        tag(
+            "p",
+            "The predicted change is the CPU that the node gains: that of a master, minus that of its former mirror.",
+            class_="more",
+        ),
         rows_table("after-queues", late, cells, "The queues of the plan"),
         bounded(MOVES_MAX, len(queues), "queues"),
     ]

@@ -136,6 +136,7 @@ def nodes(document: dict[str, Any]) -> Markup | None:
         "Nodes",
         rows_table("nodes", picked, cells, "How much of its capacity each node uses"),
         bounded(len(picked), len(listed), "nodes"),
+        note="CPU and loop lag are those of the window's last minutes; all other figures are those of its end.",
     )
 
 

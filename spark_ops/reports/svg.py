@@ -78,7 +78,7 @@ def plot(
                 if len(piece) > 1
             ]
         path = " ".join(
-            f"M{' L'.join(place(at, value) for at, value in (piece if len(piece) > 1 else piece * 2))}"
+            f"M{' L'.join(place(at, value) for at, value in _widened(piece, begin, span))}"
             for piece in pieces
         )
         drawn.append(tag("path", class_=f"stroke c{index}", d=path, vector_effect=_THIN))
@@ -87,6 +87,17 @@ def plot(
 
 
 _THIN: Final = "non-scaling-stroke"
+DOT: Final = 0.01
+"""The width of a single point as a share of the plot: a path without length is not drawn."""
+
+
+def _widened(piece: list[tuple[float, float]], begin: float, span: float) -> list[tuple[float, float]]:
+    """Return the points of a stretch; a single point becomes a short line within the plot."""
+    if len(piece) > 1:
+        return piece
+    ((at, value),) = piece
+    low = min(max(at - span * DOT / 2, begin), begin + span * (1 - DOT))
+    return [(low, value), (low + span * DOT, value)]
 
 
 def _pieces(ts: Sequence[float], values: Sequence[float | None]) -> list[list[tuple[float, float]]]:

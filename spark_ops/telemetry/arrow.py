@@ -161,6 +161,7 @@ def options(schema: pa.Schema) -> dict[str, Any]:
         "use_dictionary": dictionaries,
         "column_encoding": dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
         "version": "2.6",
+        "write_page_checksum": True,
     }
 
 

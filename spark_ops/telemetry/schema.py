@@ -63,6 +63,8 @@ NODE: Final[dict[str, FieldType]] = {
     "fsync_us_total": "int64",
     "cpu_user_ms_total": "int64",
     "cpu_sys_ms_total": "int64",
+    "cpu_wait_us_total": "int64",  # time in which a task of the node's cgroup, else of its host, waited for a CPU
+    "cpu_steal_ms_total": "int64",  # CPU time of the host that its hypervisor gave to others, of all cores
     "loop_lag_ms_max": "double",  # maximum in the interval
     "loop_lag_us": "histogram",  # counters; one sample every 100 ms
     "gc_pause_ms_total": "double",

@@ -244,11 +244,67 @@ def _second_process(row: Row, _since_s: float) -> Iterator[Row]:
         yield row | {"boot_id": other, "queues_master": 0, "queues_mirror": 0}
 
 
+def _silence(_row: Row, _since_s: float) -> Iterable[Row]:
+    return ()
+
+
+def _lose_node(model: Model) -> None:
+    """Take the node away: its masters are promoted elsewhere, and its copies leave their rings."""
+    model.nodes[NODE].is_up = False
+    model.view_id += 1
+    for queue in model.queues:
+        if queue.master == NODE and queue.heir is not None:
+            model.promote(queue, queue.heir)
+        queue.ring = [node for node in queue.ring if node != NODE]
+        queue.synced = [node for node in queue.synced if node != NODE]
+
+
+def _suspect(_model: Model, since_s: float, _interval_s: float) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    if not since_s:
+        yield "node1", "partition_suspected", {"to_node": NODE}
+
+
+def _block(row: Row, _since_s: float) -> Iterator[Row]:
+    yield row | {"blocked_conns": row["conns"]} if row["kind"] == "node" else row
+
+
+def _demote(row: Row, _since_s: float) -> Iterator[Row]:
+    """Make the first queue's master a mirror, so that the queue has no master."""
+    is_it = row["kind"] == "queue" and row["queue"] == "queue-00000"
+    yield row | {"role": "mirror", "master_node": None, "ready": None, "msg_bytes": None} if is_it else row
+
+
+def _node_rows(change: Callable[[Row, float], Row]) -> Callable[[Row, float], Iterable[Row]]:
+    """Return a change of the node's own rows.   change: takes a row and the seconds since the fault began."""
+
+    def changed(row: Row, since_s: float) -> Iterator[Row]:
+        yield row | change(row, since_s) if row["kind"] == "node" and row["node"] == NODE else row
+
+    return changed
+
+
+def _drop_messages(row: Row, since_s: float) -> Iterator[Row]:
+    is_it = row["kind"] == "queue" and row["queue"] == "queue-00000" and row["role"] == "master"
+    yield row | {"dropped_total": round(300 * since_s)} if is_it else row
+
+
+def _all_idle_masters_to_first(model: Model) -> None:
+    _all_masters_to_first(model)
+    for queue in model.queues:
+        queue.rate = 0.0
+
+
 def _slow_link(model: Model) -> None:
     model.links[0].centre = min(model.links[0].centre + 9, HISTOGRAM_BUCKETS - 3)
 
 
 FAULTS: Final[dict[str, Fault]] = {
+    "cluster-down": Fault("cluster-down", "crit", rows=_silence),
+    "node-down": Fault("node-down", begin=_lose_node),
+    "partition": Fault("partition", "crit", run=_suspect),
+    "alarm": Fault("alarm-active", "crit", begin=_node(alarms=["memory"])),
+    "publishers-blocked": Fault("publishers-blocked", "crit", rows=_block),
+    "queue-without-master": Fault("queue-without-master", "crit", rows=_demote),
     "under-replicated": Fault("under-replicated", begin=_lose_mirrors(1)),
     "under-replicated-alone": Fault("under-replicated", "crit", begin=_lose_mirrors(None)),
     "unsynced-mirror": Fault("unsynced-mirror", begin=_queue(_unsynchronise)),
@@ -260,7 +316,19 @@ FAULTS: Final[dict[str, Fault]] = {
     ),
     "mirror-lagging": Fault("mirror-lagging", begin=_set(lag_ms=1800)),
     "master-imbalance": Fault("master-imbalance", begin=_all_masters_to_first, needs={"hours": 4.5}),
+    "all-masters-on-one": Fault("master-imbalance", begin=_all_idle_masters_to_first),
     "hot-node": Fault("hot-node", begin=_node(base_cpu=0.59, loop_lag_ms=400.0)),
+    "loop-held": Fault("hot-node", rows=_node_rows(lambda _row, _since_s: {"loop_lag_ms_max": 1500.0})),
+    "host-without-cpu": Fault(
+        "host-without-cpu", rows=_node_rows(lambda _row, since_s: {"cpu_wait_us_total": round(6e5 * since_s)})
+    ),
+    "slow-syncs": Fault(
+        "slow-syncs",
+        rows=_node_rows(
+            lambda row, since_s: {"fsync_us_total": row["fsync_us_total"] + round(5e6 * since_s)}
+        ),
+    ),
+    "messages-dropped": Fault("messages-dropped", rows=_drop_messages),
     "runaway-queue": Fault("runaway-queue", run=_grow(1e6 / 60), begin=_set(ready_noise=2.0)),
     "consumer-starvation": Fault(
         "consumer-starvation",

@@ -126,3 +126,19 @@ def test_window_options_are_the_same_everywhere() -> None:
         parser = argparse.ArgumentParser()
         __import__(f"spark_ops.cli.{command}", fromlist=["x"]).add_arguments(parser)
         assert parser.parse_args(["root"]).window == "6h"
+
+
+@pytest.mark.parametrize("command", ["health", "forecast", "report"])
+def test_an_empty_root_is_answered_without_spark(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code 3 from each command, and no JVM."""
+
+    def none(*_: Any, **__: Any) -> Any:
+        raise AssertionError("Spark is not needed")
+
+    monkeypatch.setattr("spark_ops.jobs.session.session", none)
+    monkeypatch.chdir(tmp_path)
+    assert main([command, str(tmp_path)]) == 3
+    told = capsys.readouterr()
+    assert "there is no telemetry" in told.out + told.err

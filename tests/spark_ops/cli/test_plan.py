@@ -5,14 +5,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_ops.cli import plan_text
+from spark_ops.cli.errors import OpsError
 from spark_ops.cli.main import main
+from spark_ops.cli.plan import _check_age
 from spark_ops.cli.topologies import read_topology
 from spark_ops.planning.plan import parse
+from spark_ops.planning.rows import ClusterRows
 from tests.kit.synthetic.faults import inject
 from tests.kit.synthetic.files import write_parquet
 from tests.kit.synthetic.telemetry import Setup
@@ -212,10 +217,39 @@ def test_candidates(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[st
         nodes=3, queues=6, hours=1, interval_s=60, start_s=int(time.time()) // hour_s * hour_s - hour_s
     )
     write_parquet(inject(setup, "master-imbalance"), tmp_path)
-    assert main(["plan", str(tmp_path), "--candidates", "2", "--window", "3h"]) == 0
+    assert main(["plan", str(tmp_path), "--candidates", "2", "--window", "3h", "--max-age", "2h"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["kind", "vhost", "queue", "nodes", "gain", "to", "copy"]
     assert len([line for line in lines if line.startswith("promote")]) == 2
+
+
+def test_what_is_too_old_makes_no_plan() -> None:
+    """Queues may have moved since, and loads may be others."""
+    now = 1e9
+
+    def rows(**facts: float) -> ClusterRows:
+        return ClusterRows("c", 1, "h", (now - 3600, now), 1.0, (), (), facts=facts)
+
+    _check_age(rows(topology_at=now - 300, rows_at=now - 120), now, 1800)
+    _check_age(rows(topology_at=now + 3600), now, 1800)
+    with pytest.raises(OpsError, match="the newest topology is 180 min old") as caught:
+        _check_age(rows(topology_at=now - 10_800, rows_at=now), now, 1800)
+    assert caught.value.exit_code == 3
+    with pytest.raises(OpsError, match="telemetry of a node that is up is 31 min old"):
+        _check_age(rows(topology_at=now, rows_at=now - 1860), now, 1800)
+
+
+def test_bytes_that_nobody_knows_are_not_none(made: Path) -> None:
+    """A topology has no sizes: a plan of copies says so, and not 0 B."""
+    found = parse(made.read_bytes())
+    assert found.inputs["coverage"] == 0
+    copying = replace(found, summary={**found.summary, "copies": 3})
+    assert "3 copies (of unknown size) in " in plan_text.verdict(copying)
+    assert "about" not in plan_text.verdict(copying)
+    known = replace(copying, inputs={**found.inputs, "coverage": 1.0})
+    assert "3 copies (0 B) in " in plan_text.verdict(known)
+    promotions = replace(found, summary={**found.summary, "copies": 0, "bytes": 0})
+    assert "0 copies (0 B) in " in plan_text.verdict(promotions)
 
 
 def test_candidates_need_telemetry(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,11 +50,15 @@ def test_a_fault_gives_its_finding_and_no_other(name: str) -> None:
 
 
 def test_of_the_disk_the_free_space_is_told() -> None:
-    """It has to stay above its limit: at 1.2 GB free of the 1 GB that must be there, it has 120 % of it."""
+    """It has to stay above its limit, so a share of the limit would be read the wrong way round."""
     setup = Setup(hours=0.2, queues=2)
     made = [{**row, "disk_free": 1_200_000_000} if "disk_free" in row else row for row in rows(setup)]
     (finding, *_) = [each for each in judged(made, setup).findings if each.kind == "resource-near-limit"]
-    assert "free disk space: 120% of the limit" in finding.text
+    assert "1.20 GB of disk space is free, and at least 1.00 GB must be" in finding.text
+    assert finding.severity == "warn"
+    full = [{**row, "disk_free": 900_000_000} if "disk_free" in row else row for row in rows(setup)]
+    (finding, *_) = [each for each in judged(full, setup).findings if each.kind == "resource-near-limit"]
+    assert finding.severity == "crit"
 
 
 def test_every_kind_has_a_fault() -> None:
@@ -112,10 +116,11 @@ def between(made: Iterable[dict[str, Any]], first: int, end: int) -> Iterable[di
 
 @pytest.mark.parametrize(
     ("first", "end", "verdict"),
-    [(0, 0, "unknown"), (0, 3, "unknown"), (0, 30, "unknown"), (30, 60, "unknown"), (0, 58, "healthy")],
+    [(0, 0, "unknown"), (0, 3, "critical"), (0, 30, "critical"), (30, 60, "unknown"), (0, 58, "healthy")],
 )
-def test_missing_time_is_unknown(first: int, end: int, verdict: str) -> None:
-    """The window has an hour; what is not there was not seen. Rows of the last minutes may be on their way."""
+def test_missing_time_is_not_healthy(first: int, end: int, verdict: str) -> None:
+    """The window has an hour; what is not there was not seen. Rows of the last minutes may be on their way, but a
+    cluster that has not reported for longer is down."""
     assert judged(between(rows(SETUP), first, end)).verdict == verdict
 
 

@@ -1,5 +1,6 @@
 """Roots of telemetry for tests: rows as files, where a collector would put them."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,3 +41,11 @@ def write_file(path: Path, kind: Any, rows: list[Row], *, is_unique: bool = Fals
         schema = schema.with_metadata({**(schema.metadata or {}), UNIQUE_MARK: b"1"})
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(arrow.pa.Table.from_pydict(columns, schema=schema), path)
+
+
+def overwrite_pages(path: Path) -> None:
+    """Damage the first pages of a file; its footer and its time stay as they are, as with rot on a disk."""
+    data, times = bytearray(path.read_bytes()), path.stat()
+    data[40:400] = bytes(360)
+    path.write_bytes(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))

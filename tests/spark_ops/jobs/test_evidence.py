@@ -16,12 +16,12 @@ from tests.spark_ops.health.reference import evidence
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SETUP = Setup(hours=1.0, queues=6, interval_s=20.0)
-OF_CLUSTERS = ("runaway-queue", "single-zone", "unsynced-promotion", "node-restart", "slow-link")
+OF_CLUSTERS = ("node-down", "runaway-queue", "single-zone", "unsynced-promotion", "node-restart", "slow-link")
 """Of which all evidence is compared; each asks Spark about ten times."""
 OF_QUEUES = (
     *("under-replicated", "unsynced-mirror", "mirror-lagging", "runaway-queue", "consumer-starvation"),
     *("consumer-bound", "old-messages", "unacked-stuck", "redelivery-loop", "unstable-failover"),
-    *("hot-single-queue", "clean"),
+    *("hot-single-queue", "queue-without-master", "messages-dropped", "clean"),
 )
 
 

@@ -1,15 +1,22 @@
 """The job: from files to a document, with what is torn, too new or missing told (spark §2.7, §6.18, §6.22)."""
 
+import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_ops.jobs.health import HealthError, choose_window, newest_by_cluster
+from spark_ops.health.judge import judge
+from spark_ops.health.settings import Settings
+from spark_ops.jobs import files
+from spark_ops.jobs.files import find, read_footer, skewed, times_of
+from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty, newest_by_cluster
 from tests.kit.synthetic.faults import inject
-from tests.kit.synthetic.telemetry import Setup, rows
-from tests.spark_ops.jobs.roots import write
+from tests.kit.synthetic.telemetry import Row, Setup, rows
+from tests.spark_ops.health.reference import evidence
+from tests.spark_ops.jobs.roots import write, write_file
 
 SETUP = Setup(hours=2.0, queues=3, interval_s=60.0)
 END_S = SETUP.start_s + 7200.0
@@ -31,6 +38,123 @@ def test_the_window_ends_with_what_has_come_in(tmp_path: Path) -> None:
     assert chosen(now_s=END_S + 3600) == (int(END_S // 60) + 50, int(END_S // 60) + 60)
     assert chosen(now_s=END_S + 3600, until="last") == (end - 10, end)
     assert chosen(until=END_S - 1200.0) == (int(END_S // 60) - 30, int(END_S // 60) - 20)
+
+
+def test_a_cluster_that_falls_silent_is_judged_up_to_now(tmp_path: Path) -> None:
+    """Its outage shows in the last minutes, which have no rows: the window must have them."""
+    pytest.importorskip("pyarrow")
+    write(tmp_path, rows(SETUP))
+    now_s = END_S + 240
+    window = choose_window(tmp_path, window_s=1800, now_s=now_s)
+    assert window.end == int(now_s // 60)
+    made = evidence(rows(SETUP), window.start, window.end)
+    result = judge(made, Settings())
+    assert [(each.kind, each.severity) for each in result.findings] == [("cluster-down", "crit")]
+    assert result.verdict == "critical"
+
+
+def with_clock(ahead_s: int, *, is_known: bool = True) -> list[Row]:
+    """Rows of a cluster of which one node's clock is ahead of the others'."""
+    return [
+        {**row, "ts": row["ts"] + ahead_s * 1000, "skew_ms": ahead_s * 1000 if is_known else None}
+        if row["node"] == "node2"
+        else row
+        for row in rows(SETUP)
+    ]
+
+
+def write_at(root: Path, made: list[Row]) -> None:
+    """Write files as a collector does whose clock is right."""
+    for path in write(root, made):
+        os.utime(path, (END_S, END_S))
+
+
+@pytest.mark.parametrize("ahead_s", [3600, 86_400, -3600, -86_400])
+def test_a_clock_that_is_wrong_does_not_move_the_window(tmp_path: Path, ahead_s: int) -> None:
+    """The node's files are in folders of other hours, and are found there."""
+    pytest.importorskip("pyarrow")
+    write_at(tmp_path, with_clock(ahead_s))
+    window = choose_window(tmp_path, window_s=1800, now_s=END_S + 60)
+    assert END_S - 120 <= window.end * 60 <= END_S
+    assert choose_window(tmp_path, window_s=1800, now_s=END_S + 60, until="last").end == window.end
+    found = set(skewed(tmp_path, "node", window.since_s, window.until_s))
+    found |= {
+        path for hour in find(tmp_path, "node", window.since_s, window.until_s).hours for path in hour.paths
+    }
+    assert {path.parent.name for path in found} == {"node=node1", "node=node2", "node=node3"}
+    read = files_of(tmp_path, window)
+    assert set(read.paths("node")) == found
+    assert read.rows > 0
+
+
+def test_a_clock_of_which_nothing_is_known_does_not_end_the_window_in_the_future(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    write_at(tmp_path, with_clock(3600, is_known=False))
+    assert choose_window(tmp_path, window_s=1800, now_s=END_S + 60).end == int(END_S // 60) + 1
+    assert choose_window(tmp_path, window_s=1800, now_s=END_S + 60, until="last").end == int(END_S // 60) + 1
+
+
+def test_files_of_other_hours_with_right_clocks_are_not_read(tmp_path: Path) -> None:
+    """Late rows and merged files are written later than their hour, too."""
+    pytest.importorskip("pyarrow")
+    write_at(tmp_path, list(rows(SETUP)))
+    assert skewed(tmp_path, "node", END_S - 1800, END_S) == []
+    assert skewed(tmp_path, "queue", END_S - 1800, END_S) == []
+
+
+def test_a_merged_file_with_clocks_that_are_apart_is_read_by_rows(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    made = [row for row in with_clock(-3600) if row["kind"] == "node"]
+    path = tmp_path / "merged-0.parquet"
+    write_file(path, "node", made)
+    metadata = read_footer(path)
+    assert metadata is not None
+    corrected = [row["ts"] - row["skew_ms"] for row in made]
+    assert times_of(path, metadata) == (min(corrected), max(corrected))
+
+
+def test_an_empty_window_needs_no_spark(tmp_path: Path) -> None:
+    """The verdict is known without a row."""
+    pytest.importorskip("pyarrow")
+    window = choose_window(tmp_path, window_s=1800, now_s=END_S)
+    assert files_of(tmp_path, window).rows == 0
+    assert judge_empty(window, Settings(), files_of(tmp_path, window)).verdict == "unknown"
+    write(tmp_path, rows(SETUP))
+    window = choose_window(tmp_path, window_s=1800, now_s=END_S + 86_400)
+    assert files_of(tmp_path, window).rows == 0
+
+
+def test_footers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many small files that takes longer than all else on the driver."""
+    pytest.importorskip("pyarrow")
+    made = write(tmp_path, rows(SETUP))
+    window = choose_window(tmp_path, window_s=7200, now_s=END_S)
+    times: Counter[Path] = Counter()
+    read = files.read_footer
+
+    def counted(path: Path) -> Any:
+        times[path] += 1
+        return read(path)
+
+    monkeypatch.setattr(files, "read_footer", counted)
+    found = files_of(tmp_path, window)
+    assert found.rows > 0
+    assert times == Counter(path for path in made if "kind=topology" not in str(path))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_clock_that_is_an_hour_ahead_is_a_finding(spark: Any, tmp_path: Path) -> None:
+    """It does not blind the window, and all rows are seen."""
+    from spark_ops.jobs.health import health
+
+    write_at(tmp_path, with_clock(3600))
+    document = health(spark, tmp_path, window_s=1800, now=END_S + 60)
+    assert [(each["kind"], each["subject"]["node"]) for each in document["findings"]] == [
+        ("clock-skew", "node2")
+    ]
+    assert document["coverage"]["share"] == 1.0
+    assert document["verdict"] == "findings"
 
 
 def test_one_of_several_clusters_has_to_be_chosen(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 
 from spark_ops.jobs import files
+from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.reading import read
-from spark_ops.telemetry import manifest
+from spark_ops.telemetry import damage, manifest
 from spark_ops.telemetry.schema import FIELDS, VERSION
 from tests.kit.synthetic.model import START_S
 from tests.kit.synthetic.telemetry import Row, Setup, rows
@@ -162,15 +164,47 @@ def test_nothing_there(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_torn_files_are_skipped(spark: Any, tmp_path: Path) -> None:
-    """Also one whose middle is damaged, which its footer does not show."""
+    """Also one whose middle is damaged, which its footer does not show: no query sees some of its rows only."""
     paths = roots.write(tmp_path, NODE_ROWS)
     paths[0].write_bytes(paths[0].read_bytes()[:-100])
     data = bytearray(paths[1].read_bytes())
     data[4 : len(data) // 4] = bytes(len(data) // 4 - 4)
     paths[1].write_bytes(data)
-    got = read(spark, tmp_path, "node")
-    assert got.torn == [str(paths[0].relative_to(tmp_path))]
-    assert 0 < len(got.frame.collect()) < got.rows
+    torn = sorted(str(path.relative_to(tmp_path)) for path in paths[:2])
+    assert read(spark, tmp_path, "node").torn == torn[:1]
+    times = []
+
+    def job() -> tuple[list[str], int, int]:
+        times.append(1)
+        got = read(spark, tmp_path, "node")
+        return got.torn, got.frame.select("seq").count(), len(got.frame.collect())
+
+    told, seen, whole = without_damaged(tmp_path, ("node",), None, None, job)
+    assert (sorted(told), len(times)) == (torn, 2)
+    assert 0 < seen == whole < len(NODE_ROWS)
+    assert without_damaged(tmp_path, ("node",), None, None, job) == (told, seen, whole)
+    assert len(times) == 3
+
+
+@pytest.mark.spark
+def test_an_error_that_no_file_explains_is_raised(spark: Any, tmp_path: Path) -> None:
+    """A worker that does not see a file is one: its rows are not left out."""
+    from pyspark.errors import PySparkException
+
+    paths = roots.write(tmp_path, NODE_ROWS)
+
+    def job() -> int:
+        frame = read(spark, tmp_path, "node").frame
+        hidden = paths[0].read_bytes()
+        paths[0].unlink()
+        try:
+            return int(frame.count())
+        finally:
+            paths[0].write_bytes(hidden)
+
+    with pytest.raises((PySparkException, Py4JError)):
+        without_damaged(tmp_path, ("node",), None, None, job)
+    assert damage.recorded(tmp_path) == {}
 
 
 @pytest.mark.spark

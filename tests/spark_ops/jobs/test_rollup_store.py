@@ -9,7 +9,9 @@ import pytest
 from spark_ops.cli.errors import EX_UNKNOWN
 from spark_ops.cli.main import main
 from spark_ops.jobs import rollup_store
+from spark_ops.jobs.engine import EngineError
 from spark_ops.jobs.files import find
+from spark_ops.telemetry import damage
 from tests.kit.synthetic.model import START_S
 from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.jobs import roots
@@ -103,7 +105,6 @@ def test_no_java_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Code 4, and what to install."""
-    from spark_ops.jobs.engine import EngineError
 
     def none(*_: Any, **__: Any) -> Any:
         raise EngineError("Spark needs Java, and there is none: install Java 17")
@@ -143,3 +144,43 @@ def test_the_command(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[s
             assert answers[0][key][name] == near
     assert main(["rollup", str(tmp_path), "--figures"]) == 0
     assert "queue-00000" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_directory_that_workers_do_not_share_is_an_error(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker writes what it was told to, on a disk of its own: no hour counts as rolled up."""
+    from pyspark.sql import DataFrameWriter
+
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    roots.write(root, NODES, is_unique=True)
+    write = DataFrameWriter.parquet
+
+    def on_own_disk(self: Any, path: str) -> None:
+        write(self, path.replace(str(root), str(elsewhere)))
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", on_own_disk)
+    with pytest.raises(
+        EngineError, match=r"is not shared: Spark's tasks wrote 4 rows there, .* sees 0 of them"
+    ):
+        _write(spark, root)
+    monkeypatch.undo()
+    assert _write(spark, root) == [0, 1]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_damaged_pages_are_left_out_and_told(spark: Any, tmp_path: Path) -> None:
+    """The footer of the file is intact, so only a read shows the damage."""
+    paths = roots.write(tmp_path, NODES, is_unique=True)
+    roots.overwrite_pages(paths[0])
+    assert _write(spark, tmp_path) == [0, 1]
+    assert list(damage.recorded(tmp_path)) == [str(paths[0].relative_to(tmp_path))]
+    assert find(tmp_path, "node", None, None).torn == (str(paths[0].relative_to(tmp_path)),)
+    assert _write(spark, tmp_path) == []
+    whole = rollup_store.hours(spark, tmp_path, "node", since=START_S, until=START_S + 7200)
+    assert whole.computed == 0
+    lost = sum(row["node"] == "node1" and row["ts"] < (START_S + 3600) * 1000 for row in NODES)
+    assert sum(row[2] for row in _seen(whole.frame)) == len(NODES) - lost

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_ops.jobs.engine import EngineError, java, one_line, packages
-from spark_ops.jobs.session import session, settings
+from spark_ops.jobs.session import session, settings, submitted_settings, sweep
 
 
 def _fake_java(home: Path, release: str | None, said: str = "") -> Path:
@@ -69,6 +69,33 @@ def test_errors_are_one_line() -> None:
     text = "o.a.s.SparkException: Job aborted\n\tat x\nCaused by: java.io.IOException: disk full\n\tat y"
     assert one_line(RuntimeError(text)) == "IOException: disk full"
     assert one_line(RuntimeError("")) == "RuntimeError"
+
+
+def test_a_cluster_makes_few_partitions_of_few_rows() -> None:
+    """Spark's default makes 200 tasks a stage; what the operator has chosen stays."""
+    name = "spark.sql.shuffle.partitions"
+    assert submitted_settings(20_000, {})[name] == "4"
+    assert submitted_settings(100_000_000, {})[name] == "50"
+    assert name not in submitted_settings(20_000, {name: "64"})
+    utc = "spark.sql.session.timeZone"
+    assert submitted_settings(20_000, {utc: "Europe/Berlin"})[utc] == "UTC"
+
+
+@pytest.mark.real
+def test_directories_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    """Directories of other programs, of running processes and of new ones stay."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name, pid in (("dead", ended.pid), ("alive", os.getpid()), ("new", None)):
+        (tmp_path / f"spark-ops-{name}").mkdir()
+        if pid is not None:
+            (tmp_path / f"spark-ops-{name}" / "pid").write_text(str(pid))
+    (tmp_path / "other-dead").mkdir()
+    (tmp_path / "other-dead" / "pid").write_text(str(ended.pid))
+    (tmp_path / "spark-ops-link").symlink_to(tmp_path / "other-dead")
+    sweep(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"spark-ops-alive", "spark-ops-new", "other-dead", "spark-ops-link"}
 
 
 def test_settings_by_size(tmp_path: Path) -> None:

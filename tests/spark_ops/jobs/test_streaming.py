@@ -1,6 +1,7 @@
 """A stream finds what a batch does on the same files, however they are cut into batches (spark §6.21)."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 
 from spark_ops.health.settings import Settings
 from tests.kit.synthetic.faults import duplicate, inject
-from tests.kit.synthetic.telemetry import Row, Setup
-from tests.spark_ops.jobs.roots import write_file
+from tests.kit.synthetic.telemetry import Row, Setup, rows
+from tests.spark_ops.jobs.roots import overwrite_pages, write_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -50,9 +51,9 @@ def test_a_stream_that_is_cut_finds_what_a_batch_does(
     store = streaming.Store(root, "synthetic")
     write = streaming.Store.write
 
-    def breaks(self: Any, first: int, last: int, facts: Any) -> None:
-        write(self, first, last, facts)
-        if first == 1 and not (tmp_path / "broken").exists():
+    def breaks(self: Any, name: str, facts: Any, files: Any) -> None:
+        write(self, name, facts, files)
+        if name == "batch=1-1" and not (tmp_path / "broken").exists():
             (tmp_path / "broken").touch()
             raise OSError("no power")
 
@@ -104,6 +105,131 @@ def test_findings_are_raised_and_cleared_once(tmp_path: Path) -> None:
     assert json.loads((store.judged / f"{13:012d}.json").read_bytes())["standing"] == ["b", "c"]
 
 
+def test_nothing_is_cleared_by_what_was_not_seen(tmp_path: Path) -> None:
+    """The queues of a cluster that is down are not seen, so their findings stand."""
+    from spark_ops.jobs.streaming import Store
+
+    store = Store(tmp_path, "c")
+
+    def judged(
+        end: int, verdict: str, *ids: str, share: float = 1.0
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        found = [{"id": each, "kind": each, "text": f"text of {each}"} for each in ids]
+        change = store.judge({"findings": found, "verdict": verdict, "coverage": {"share": share}}, end)
+        return change.raised, change.cleared
+
+    assert judged(10, "findings", "single-zone") == (("single-zone",), ())
+    assert judged(11, "critical", "cluster-down") == (("cluster-down",), ())
+    assert judged(12, "unknown") == ((), ())
+    assert judged(13, "critical", "partition", share=0.2) == (("partition",), ())
+    kept = json.loads((store.judged / f"{13:012d}.json").read_bytes())
+    assert kept["standing"] == ["partition", "cluster-down", "single-zone"]
+    assert [each["text"] for each in kept["findings"]] == [f"text of {each}" for each in kept["standing"]]
+    assert judged(14, "findings", "single-zone") == ((), ("cluster-down", "partition"))
+
+
+def test_merged_files_that_the_stream_has_read_are_known(tmp_path: Path) -> None:
+    """By what the manifest replaces, later by the name of the merged file."""
+    from spark_ops.jobs import compact, streaming
+    from spark_ops.telemetry import manifest
+
+    write_slices(tmp_path, list(rows(SETUP)), 15)
+    raw = manifest.live_files(tmp_path, "node")
+    names = {str(path.relative_to(tmp_path)) for path in raw}
+    made_compact(tmp_path, grace_s=3600)
+    folder = raw[0].parent.parent.parent
+    (merged,) = streaming._live_of(folder, "synthetic")
+    some = set(sorted(names)[1:])
+    assert streaming._state_of(tmp_path, folder, merged, names, 0) == "read"
+    assert streaming._state_of(tmp_path, folder, merged, some, 0) == "coming"
+    made_compact(tmp_path, grace_s=0)
+    assert not any(path.exists() for path in raw)
+    assert streaming._state_of(tmp_path, folder, merged, names, 0) == "read"
+    assert streaming._state_of(tmp_path, folder, merged, some, 0) == "passed"
+    assert streaming._state_of(tmp_path, folder, merged, set(), 0) == "passed"
+    assert compact.name_of_files([]) not in merged.name
+
+
+def made_compact(root: Path, *, grace_s: float) -> None:
+    """Merge the hours of the setup, and remove what was replaced so long ago."""
+    from spark_ops.jobs import compact
+
+    def none(_: int) -> Any:
+        raise AssertionError("the hours are small")
+
+    compact.compact(
+        root,
+        now=datetime.now(UTC) + timedelta(seconds=1),
+        older_than=timedelta(minutes=20),
+        grace=timedelta(seconds=grace_s),
+        spark=none,
+    )
+
+
+def test_rows_that_were_merged_while_nothing_followed_are_read(spark: Any, tmp_path: Path) -> None:
+    """The stream was stopped for hours, and compact has removed the files that it had not read."""
+    from spark_ops.jobs import streaming
+
+    made = list(inject(SETUP, "consumer-starvation"))
+    before = [row for row in made if row["ts"] // 60_000 < START + 20]
+    write_slices(tmp_path, before, 15)
+    store = streaming.Store(tmp_path, "synthetic")
+    streaming.start(spark, tmp_path, store, "synthetic", is_once=True).awaitTermination()
+    write_slices(tmp_path, [row for row in made if row["ts"] // 60_000 >= START + 20], 15)
+    made_compact(tmp_path, grace_s=0)
+    streaming.start(spark, tmp_path, store, "synthetic", is_once=True).awaitTermination()
+    told = streaming.judge_store(
+        spark, tmp_path, store, "synthetic", window_s=WINDOW_S, settings=Settings(), now_s=(START + 60) * 60.0
+    )
+    assert told is not None
+    assert told.document["coverage"]["share"] == 1.0
+    assert told.raised == ("consumer-starvation///queue-00000",)
+    assert streaming.catch_up(spark, tmp_path, store, "synthetic", since_s=0.0) == []
+
+
+def test_damaged_pages_in_a_stream_are_told(spark: Any, tmp_path: Path) -> None:
+    """The file is left out whole, and its rows are missing."""
+    from spark_ops.jobs import streaming
+    from spark_ops.telemetry import damage
+
+    write_slices(tmp_path, list(rows(SETUP)), 60)
+    path = next((tmp_path / "v1/kind=queue").rglob("cluster=synthetic/node=node2/*.parquet"))
+    overwrite_pages(path)
+    store = streaming.Store(tmp_path, "synthetic")
+    streaming.start(spark, tmp_path, store, "synthetic", is_once=True).awaitTermination()
+    told = streaming.judge_store(
+        spark, tmp_path, store, "synthetic", window_s=WINDOW_S, settings=Settings(), now_s=(START + 60) * 60.0
+    )
+    assert told is not None
+    name = str(path.relative_to(tmp_path))
+    assert list(damage.recorded(tmp_path)) == told.document["coverage"]["torn"] == [name]
+    assert {each.split("/")[0] for each in told.raised} == {"telemetry-gap", "torn-files"}
+    assert name not in store.files()
+
+
+def test_a_store_that_spark_does_not_share_is_an_error(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker writes facts on a disk of its own: the batch does not count as read."""
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql import DataFrameWriter
+
+    from spark_ops.jobs import streaming
+
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    write_slices(root, list(rows(SETUP)), 60)
+    store = streaming.Store(root, "synthetic")
+    write = DataFrameWriter.parquet
+
+    def on_own_disk(self: Any, path: str) -> None:
+        write(self, path.replace(str(root), str(elsewhere)))
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", on_own_disk)
+    with pytest.raises(StreamingQueryException, match="is not shared"):
+        streaming.start(spark, root, store, "synthetic", is_once=True).awaitTermination()
+    assert store.parts() == []
+
+
 def test_a_part_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
     """Nor one that is within a merged one."""
     from spark_ops.jobs.streaming import Store
@@ -141,8 +267,8 @@ def test_following_judges_what_comes_in_and_what_does_not(spark: Any, tmp_path: 
     assert (first.document["verdict"], first.raised) == ("findings", ("clock-skew/node2",))
     clock[0] += 1800.0
     for change in changes:
-        if change.document["verdict"] == "unknown":
-            assert {each.split("/")[0] for each in change.raised} == {"telemetry-gap"}
+        if change.document["verdict"] == "critical":
+            assert (change.raised, change.cleared) == (("cluster-down",), ())
             break
     changes.close()
     assert not spark.streams.active

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_ops.reports.after import compare, node_loads
+from spark_ops.reports.after import _promise, compare, node_loads
 from spark_ops.reports.document import build
+from spark_ops.reports.page import page
 from tests.kit import report_samples as samples
 
 CREATED = "2026-11-21T09:40:00Z"
@@ -39,6 +40,48 @@ def test_a_node_that_is_busier_than_predicted() -> None:
     assert build(None, samples.plan(), after, created=CREATED)["title"] == "Not as predicted"
 
 
+def nodes_at(*loads: float) -> list[dict[str, float | None]]:
+    """Three nodes of a plan that takes them from 0.12, 0.08 and 0.07 to 0.10, 0.09 and 0.08."""
+    before, after = (0.12, 0.08, 0.07), (0.10, 0.09, 0.08)
+    return [
+        {"cpu_before": was, "cpu_expected": wanted, "cpu_measured": now}
+        for was, wanted, now in zip(before, after, loads, strict=True)
+    ]
+
+
+def test_a_plan_of_a_cluster_with_little_load_is_judged_by_what_it_promised() -> None:
+    """No node is ever far from anything, measured by its capacity."""
+    assert _promise(nodes_at(0.10, 0.09, 0.08))["verdict"] == "came"
+    nothing = _promise(nodes_at(0.12, 0.08, 0.07))
+    assert (nothing["verdict"], nothing["share"]) == ("did-not-come", 0.0)
+    little = _promise(nodes_at(0.117, 0.0815, 0.0715))
+    assert little["verdict"] == "did-not-come"
+    assert little["share"] == pytest.approx(0.15)
+
+
+def test_noise_that_is_larger_than_the_promise_tells_nothing() -> None:
+    noisy = _promise(nodes_at(0.10, 0.13, 0.04))
+    assert noisy["verdict"] == "too-small"
+    assert noisy["error"] > 0.25
+    assert _promise(nodes_at(0.10, 0.09, 0.08)[:1])["verdict"] == "unknown"
+    same = [{**node, "cpu_expected": node["cpu_before"]} for node in nodes_at(0.12, 0.08, 0.07)]
+    assert _promise(same)["verdict"] == "too-small"
+
+
+def test_the_page_says_how_much_of_the_promise_came() -> None:
+    after = compare(samples.plan(), samples.rows(), created=CREATED)
+    document = build(None, samples.plan(), after, created=CREATED)
+    assert "100% of the promised change of the nodes' CPU came" in document["headline"]
+    small = {
+        **after,
+        "promise": {"share": 0.6, "error": 0.8, "verdict": "too-small"},
+        "is_as_predicted": False,
+    }
+    document = build(None, samples.plan(), small, created=CREATED)
+    assert (document["verdict"], document["title"]) == ("too-small", "Too small to judge")
+    assert page(document)
+
+
 def test_a_queue_that_did_not_move() -> None:
     """A queue on its old node is not arrived; one that is gone is no failure."""
     rows = samples.rows()
@@ -50,6 +93,19 @@ def test_a_queue_that_did_not_move() -> None:
     assert after["queues"][1]["is_there"] is False
     assert after["queues"][1]["queue"] == gone.queue
     assert not after["is_as_predicted"]
+
+
+def test_a_queue_that_moves_twice_arrives_once() -> None:
+    """The first of its moves is over when the second one begins."""
+    plan = samples.plan()
+    after = compare(plan, samples.rows(), created=CREATED)
+    assert all(queue["is_last"] for queue in after["queues"])
+    first = after["queues"][0]
+    twice = {**after, "queues": [{**first, "is_last": False}, first]}
+    read = page(build(None, plan, twice, created=CREATED))
+    assert read.count(">moved on<") == 1
+    assert "Measured from" in read
+    assert "Predicted change of its node" in read
 
 
 def test_a_mirror_that_moved() -> None:

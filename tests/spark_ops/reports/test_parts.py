@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from spark_ops.reports.document import build
 from spark_ops.reports.escape import clipped, csv_text, visible
 from spark_ops.reports.markup import Markup, tag
 from spark_ops.reports.moves import moves_of, notes_of
+from spark_ops.reports.parts import axis_times
 from spark_ops.reports.series import POINTS_MAX, heat, line, node_charts, thinned
 from spark_ops.reports.tables import Column, csv_of, table, tables_of, write_parquet
 from tests.kit import report_samples as samples
@@ -207,6 +209,25 @@ def test_drawings_have_names() -> None:
     assert svg.level(0.0, 1.0) == 0
     assert svg.level(5.0, 1.0) == svg.LEVELS - 1
     assert svg.nice_top(0.0) == 1.0
+
+
+def test_a_single_point_is_drawn() -> None:
+    """A path from a point to itself has no length, and browsers leave it out."""
+    for at in (0, 60, 120):
+        one = line("n", [at], [1.0])
+        assert one is not None
+        drawn = svg.plot([one], 0, 120, 2.0, title="CPU", kind="share")
+        (path,) = re.findall(r'class="stroke c0" d="M([^"]+)"', drawn)
+        (left, _), (right, _) = (map(float, point.split()) for point in path.split(" L"))
+        assert 0 <= left < right <= svg.PLOT[0]
+
+
+@pytest.mark.parametrize("span_s", [0, 1, 3, 60, 179, 240, 3600, 86_400, 130_000, 200_000, 700_000])
+def test_labels_of_a_time_axis_differ(span_s: float) -> None:
+    begin = 1_795_500_000.0
+    labels = re.findall(r"<span>([^<]+)</span>", axis_times(begin, begin + span_s))
+    assert len(labels) == len(set(labels)) >= 1
+    assert len(labels) == 5 or span_s < 5
 
 
 # --- tables ---

@@ -1,0 +1,44 @@
+"""The kernel's figures about a host without CPU are read from files as the kernel writes them."""
+
+from pathlib import Path
+
+from node.telemetry.process import stolen_cpu_ms, waited_for_cpu_us
+
+PRESSURE = (
+    "some avg10=60.24 avg60=40.34 avg300=16.98 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+)
+
+
+def files(root: Path, **contents: str) -> tuple[Path, Path]:
+    """Return the folders of `/proc` and of the cgroups, with some files in them."""
+    for name, text in contents.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root / "proc", root / "cgroup"
+
+
+def test_the_cgroup_of_the_process_counts(tmp_path: Path) -> None:
+    places = files(
+        tmp_path,
+        proc__self__cgroup="4:memory:/x\n0::/system.slice/broker\n",
+        proc__pressure__cpu=PRESSURE.format(5),
+    )
+    assert waited_for_cpu_us(*places) == 5
+    (tmp_path / "cgroup" / "system.slice" / "broker").mkdir(parents=True)
+    (tmp_path / "cgroup" / "system.slice" / "broker" / "cpu.pressure").write_text(PRESSURE.format(12345))
+    assert waited_for_cpu_us(*places) == 12345
+
+
+def test_a_kernel_that_does_not_count(tmp_path: Path) -> None:
+    places = files(tmp_path, proc__pressure__cpu="")
+    assert waited_for_cpu_us(*places) is None
+    assert waited_for_cpu_us(tmp_path / "none", tmp_path / "none") is None
+    assert stolen_cpu_ms(tmp_path / "none") is None
+
+
+def test_stolen_time_is_the_eighth_figure(tmp_path: Path) -> None:
+    proc, _ = files(tmp_path, proc__stat="cpu  1 2 3 4 5 6 7 3098 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    assert stolen_cpu_ms(proc) == 30980  # at 100 ticks a second
+    (proc / "stat").write_text("cpu 1 2\n")
+    assert stolen_cpu_ms(proc) is None
