@@ -229,7 +229,7 @@ class Broker:
         self.turns.end()
         return dirty
 
-    def take_dirty(self) -> "Collection[Connection]":
+    def take_dirty(self) -> "Collection[BaseConnection]":
         """Return the connections for the shell to flush, which then are no longer on the list."""
         dirty, self._dirty = self._dirty, {}
         for connection in self.direct_clients.keys() & dirty.keys() if self.direct_clients else ():

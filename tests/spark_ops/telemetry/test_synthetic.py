@@ -144,6 +144,15 @@ def test_what_faults_are_for() -> None:
         "telemetry-gap",
         "duplicate-node-id",
         "hot-single-queue",
+        "alarm-active",
+        "cluster-down",
+        "host-without-cpu",
+        "messages-dropped",
+        "node-down",
+        "partition",
+        "publishers-blocked",
+        "queue-without-master",
+        "slow-syncs",
     }
     assert set(HARMLESS) == {"node-restart", "planned-moves"}
 
