@@ -163,6 +163,7 @@ def test_silence() -> None:
     run(story())
 
 
+@pytest.mark.real
 def test_a_loop_that_was_held_takes_nobody_for_silent() -> None:
     """It looks for an answer again and again, and what has come meanwhile is read in between."""
 

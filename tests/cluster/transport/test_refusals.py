@@ -38,6 +38,8 @@ from cluster.transport.wire import MESSAGE_BYTES_MAX, OutgoingStream, open_chann
 from tests.cluster.transport.links import Node, link, run, until
 from tests.kit import certificates
 
+pytestmark = pytest.mark.real
+
 SECRET = Security(secret=b"a secret")
 
 # --- who is refused ---
@@ -152,7 +154,6 @@ def test_an_identity_that_changes() -> None:
 # --- hostile and broken peers ---
 
 
-@pytest.mark.real
 def test_a_peer_that_never_answers() -> None:
     """A frozen process: the kernel takes the connection, nobody reads. Nothing hangs, and close is immediate."""
 

@@ -20,6 +20,8 @@ from cluster.transport.security import Security
 from tests.cluster.transport.links import Node, Proxy, link, run, until
 from tests.kit import certificates
 
+pytestmark = pytest.mark.real
+
 SECRET = Security(secret=b"a secret")
 
 PATIENT = LinkOptions(keepalive_s=60, ping_timeout_s=60)
@@ -130,7 +132,6 @@ def test_nothing_is_left_after_close() -> None:
     run(story())
 
 
-@pytest.mark.real
 def test_calls_end_with_the_transport_that_made_them() -> None:
     """Over a link or without one; nothing can be begun afterwards."""
 
@@ -159,7 +160,6 @@ def test_calls_end_with_the_transport_that_made_them() -> None:
 # --- links that break ---
 
 
-@pytest.mark.real
 def test_a_connection_that_broke_is_no_death() -> None:
     """The link goes down and comes up again; the process is there."""
 
@@ -178,7 +178,6 @@ def test_a_connection_that_broke_is_no_death() -> None:
     run(story())
 
 
-@pytest.mark.real
 def test_a_process_that_ended_is_gone() -> None:
     """Contract: the stream was reset, and after 100 ms its host refuses a connection."""
 
@@ -212,7 +211,6 @@ def test_a_host_that_froze_is_down_but_not_gone() -> None:
     run(story())
 
 
-@pytest.mark.real
 def test_the_listener_hears_nothing_of_who_is_forgotten() -> None:
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:
@@ -227,7 +225,6 @@ def test_the_listener_hears_nothing_of_who_is_forgotten() -> None:
     run(story())
 
 
-@pytest.mark.real
 def test_a_member_that_moved() -> None:
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second, Proxy(second.port) as proxy:
@@ -276,7 +273,6 @@ def test_exactly_once_under_resets(certs: Path) -> None:
     run(story())
 
 
-@pytest.mark.real
 def test_a_slow_receiver_congests_its_sender() -> None:
     """Memory is bounded by who asks: is_congested, then relieved, once."""
 
@@ -351,7 +347,6 @@ def test_a_new_incarnation_drops_what_was_for_the_old_one() -> None:
 # --- calls that fail ---
 
 
-@pytest.mark.real
 def test_calls_that_fail() -> None:
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:
@@ -394,7 +389,6 @@ def test_loopback_needs_none(host: str) -> None:
     run(story())
 
 
-@pytest.mark.real
 def test_a_port_that_is_taken() -> None:
     """By a node as well: gRPC would share it."""
 
