@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from node.catalogue import linear_pattern, pattern_program
 from node.catalogue.linear_pattern import TooCostly
 from node.catalogue.pattern_program import Automaton, Instruction, search
-from tests.node.catalogue.test_linear_pattern import PATTERNS
+from tests.node.catalogue.test_linear_pattern import patterns
 
 TEXTS = st.lists(st.text("abA.-_1\n", max_size=6), min_size=1, max_size=6)
 
@@ -20,28 +20,17 @@ def program_of(pattern: bytes) -> list[Instruction]:
     return linear_pattern._Compiler(re.compile(pattern).flags).program(tree)
 
 
-def test_automaton_means_what_re_says() -> None:
-    compared = 0
-
-    @settings(max_examples=600, deadline=None)
-    @given(pattern=PATTERNS, texts=TEXTS)
-    def compare(pattern: str, texts: list[str]) -> None:
-        nonlocal compared
-        octets = pattern.encode()
-        try:
-            program = program_of(octets)
-        except TooCostly:
-            return
-        if any(instruction.look is not None for instruction in program):
-            return
-        automaton = Automaton(program)
-        found = re.compile(octets).search
-        for text in texts * 2:  # the second time it knows the ways
-            assert automaton.search(text.encode()) == (found(text.encode()) is not None), (pattern, text)
-            compared += 1
-
-    compare()
-    assert compared > 500
+@settings(max_examples=600, deadline=None)
+@given(pattern=patterns(has_looks=False), texts=TEXTS)
+def test_automaton_means_what_re_says(pattern: str, texts: list[str]) -> None:
+    octets = pattern.encode()
+    try:
+        automaton = Automaton(program_of(octets))
+    except TooCostly:
+        return
+    found = re.compile(octets).search
+    for text in texts * 2:  # the second time it knows the ways
+        assert automaton.search(text.encode()) == (found(text.encode()) is not None), (pattern, text)
 
 
 @pytest.mark.parametrize("pattern", [r"(a|b)*a(a|b){7}$", r"\b(a+b?)+\B", r"(?m)^(a|ba)+$"])
