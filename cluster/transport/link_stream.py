@@ -32,6 +32,7 @@ from cluster.transport.frames import (
 )
 from cluster.transport.handshake import HandshakeFailed, Kind
 from cluster.transport.interface import LinkOptions
+from cluster.transport.resolver import addresses
 from cluster.transport.security import Security, names_in
 from cluster.transport.stream import StreamEnded, StreamFault
 
@@ -331,9 +332,7 @@ async def _connect(address: str) -> socket.socket:
     loop = asyncio.get_running_loop()
     host, _, port = address.rpartition(":")
     last: OSError = OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
-    for family, kind, protocol, _, target in await loop.getaddrinfo(
-        host.strip("[]"), int(port), type=socket.SOCK_STREAM
-    ):
+    for family, kind, protocol, _, target in await addresses(host.strip("[]"), int(port)):
         sock = socket.socket(family, kind, protocol)
         sock.setblocking(False)
         try:

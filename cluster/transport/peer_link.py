@@ -23,6 +23,7 @@ from cluster.transport.incoming_data import IncomingData
 from cluster.transport.interface import Hello, Topic, Traffic
 from cluster.transport.introductions import greet, new_opener
 from cluster.transport.link_stream import LinkStream, dial
+from cluster.transport.resolver import addresses
 from cluster.transport.stream import Receiver, Sender, StreamEnded, StreamFault
 from cluster.transport.wire import open_channel
 
@@ -423,7 +424,7 @@ async def is_refused(address: str, timeout_s: float) -> bool:
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(timeout_s):
-            found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            found = await addresses(host.strip("[]"), int(port))
             for family, kind, protocol, _, target in found:
                 with socket.socket(family, kind, protocol) as sock:
                     sock.setblocking(False)
