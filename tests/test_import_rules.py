@@ -318,6 +318,7 @@ GENERATED: Final = "_pb2.py"
 
 PURE_MODULES: Final = frozenset(
     {
+        "abc",
         "array",
         "base64",
         "binascii",

@@ -30,10 +30,10 @@ GRPC_LOGGER: Final = "grpc._cython.cygrpc"
 SERVICE: Final = "fluffle.peer.Peer"
 
 MESSAGE_BYTES_MAX: Final = CALL_BYTES_MAX + 64 * 1024
-"""The biggest message on the wire: a call. Frames are cut in smaller pieces."""
+"""The biggest message of a call: a request or an answer, and what belongs to it."""
 
 STREAMS_PER_CONNECTION: Final = 128
-"""The most streams of a connection: one link, and so many calls at once."""
+"""The most calls at once on a connection."""
 
 _SILENCE: Final = ("ping timeout", "keepalive", "timed out", "no route", "unreachable")
 """Words in the text of an error by which a host that cannot be heard differs from a process that has ended."""
@@ -70,11 +70,6 @@ def _common_options(options: LinkOptions) -> list[tuple[str, int | str]]:
         # keepalive_timeout alone doesn't fire: ring §4.
         ("grpc.http2.ping_timeout_ms", _milliseconds(options.ping_timeout_s)),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
-        ("grpc.http2.max_frame_size", 1024 * 1024),
-        ("grpc.http2.write_buffer_size", 1024 * 1024),
-        ("grpc.optimization_target", "throughput"),
     ]
 
 

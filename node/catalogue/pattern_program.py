@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 WAYS_MAX: Final = 500
 """The most ways between states that an automaton remembers, some 75 kB. Patterns for names need less than a hundred."""
 
-STEPS_MAX: Final = 20_000
+SEARCH_STEPS_MAX: Final = 20_000
 """The most steps of a search that looks ahead or behind, some 10 ms. A look may be tried at every place and go to the
 end of the text each time. PCRE, which RabbitMQ uses, gives up in the same way: what is not found by then is not there.
 """
@@ -46,7 +46,7 @@ class Instruction(NamedTuple):
 
 
 def search(program: list[Instruction], text: bytes) -> bool:
-    """True if the program matches anywhere in the text, and that shows within `STEPS_MAX` steps.
+    """True if the program matches anywhere in the text, and that shows within `SEARCH_STEPS_MAX` steps.
 
     An instruction that failed at a place is not tried there again.
     """
@@ -59,7 +59,7 @@ def search(program: list[Instruction], text: bytes) -> bool:
 
 
 class _TooManySteps(Exception):
-    """A search has taken `STEPS_MAX` steps."""
+    """A search has taken `SEARCH_STEPS_MAX` steps."""
 
 
 def _matches(
@@ -78,7 +78,7 @@ def _matches(
         index = position * length + number
         if failed[index]:
             continue
-        if next(steps) >= STEPS_MAX:
+        if next(steps) >= SEARCH_STEPS_MAX:
             raise _TooManySteps
         failed[index] = 1
         instruction = program[number]

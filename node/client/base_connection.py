@@ -9,6 +9,7 @@ reading when the client asks without reading the answers.
 Source: amqp-behaviour §1.
 """
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from node.amqp.connection_state import ConnectionState
@@ -34,7 +35,7 @@ REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """The bytes of unsent output at which we stop reading from a client that asks without reading the answers."""
 
 
-class BaseConnection:
+class BaseConnection(ABC):
     """The client's identity, and the output to it.
 
     number: for the log.   id: of this connection alone, for ever.
@@ -189,19 +190,19 @@ class BaseConnection:
         """Read no further until `read_on`."""
         self._reader.paused = True
 
+    @abstractmethod
     def read_on(self) -> None:
         """Read on, at once or in a coming turn, unless something else still keeps us from it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def has_unpublished(self) -> bool:
         """True if publishes were read that are to be published in later turns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shrink(self) -> None:
         """Keep what was read and not published yet in little memory, while an alarm blocks the client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _heartbeats_missed(self) -> None:
         """End the connection: the client is silent."""
-        raise NotImplementedError

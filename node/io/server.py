@@ -195,11 +195,9 @@ class Server:
         try:
             if self.broker.turns.has_work:  # answers do not wait for the work of those that are in line
                 dirty.extend(self.broker.take_dirty())
-                while dirty:
-                    self._by_connection[dirty.popleft()].flush()
+                self._flush(dirty)
             dirty.extend(self.broker.turn(began))
-            while dirty:
-                self._by_connection[dirty.popleft()].flush()
+            self._flush(dirty)
         finally:
             # Also after a fault of ours, which the loop reports: one queue or connection must not stop the others.
             for connection in dirty:
@@ -211,6 +209,10 @@ class Server:
             if self.broker.has_work:
                 self.broker.wake()
             self._on_held(self.clock() - began)
+
+    def _flush(self, dirty: "deque[BaseConnection]") -> None:
+        while dirty:  # what a fault of ours leaves is flushed in the next turn
+            self._by_connection[dirty.popleft()].flush()
 
     def _set_timer(self) -> None:
         """Set a timer of the loop for the broker's next timer."""

@@ -25,21 +25,20 @@ T = TypeVar("T")
 class _Line:
     """The tasks of a loop that wait for their next slice. Each round of the loop wakes one of them."""
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._waiting: deque[Future[None]] = deque()
         self._is_moving = False
 
-    def join(self) -> "Future[None]":
+    def join(self, loop: AbstractEventLoop) -> "Future[None]":
         """Return what to await: it is done when this task is first in line."""
-        turn = self._loop.create_future()
+        turn = loop.create_future()
         self._waiting.append(turn)
         if not self._is_moving:
             self._is_moving = True
-            self._loop.call_soon(self._move)
+            loop.call_soon(self._move, loop)
         return turn
 
-    def _move(self) -> None:
+    def _move(self, loop: AbstractEventLoop) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # cancelled: its task has gone
@@ -47,10 +46,11 @@ class _Line:
                 break
         self._is_moving = bool(self._waiting)
         if self._is_moving:
-            self._loop.call_soon(self._move)
+            loop.call_soon(self._move, loop)
 
 
 _lines: Final[WeakKeyDictionary[AbstractEventLoop, _Line]] = WeakKeyDictionary()
+"""A line does not know its loop, or the loop would never be freed."""
 
 
 class Turns:
@@ -71,8 +71,8 @@ async def next_slice() -> None:
     loop = asyncio.get_running_loop()
     line = _lines.get(loop)
     if line is None:
-        line = _lines[loop] = _Line(loop)
-    await line.join()
+        line = _lines[loop] = _Line()
+    await line.join(loop)
 
 
 async def taken(values: Iterable[T], *, between_looks: int = BETWEEN_LOOKS) -> list[T]:

@@ -1,6 +1,8 @@
 """Long work in slices."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -63,3 +65,13 @@ def test_all_long_work_has_one_slice_in_a_round_of_the_loop(monkeypatch: pytest.
     assert most == 1
     assert sorted(done[:5]) == list(range(5))  # none goes twice before all have gone once
     assert [done.count(number) for number in range(6)] == [10] * 5 + [0]
+
+
+def test_a_loop_that_has_ended_is_freed() -> None:
+    async def story() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        await turns.next_slice()
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(story())
+    gc.collect()
+    assert loop() is None
