@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.mirrors.views import RingMember, View
 from node.catalogue.records import QueueRecord
-from node.statistics.queue_facts import mirrors_of, queue_facts
+from node.statistics.queue_facts import copies_of, mirrors_of, queue_facts
 from node.statistics.queue_facts import records as records
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def ring_rows(
 
 
 def _ring_row(record: QueueRecord, view: View, measured: Measured) -> dict[str, Any]:
-    mirrors, master = mirrors_of(view), view.master_node
+    mirrors, master = copies_of(view), view.master_node
     told = measured.get("mirrors", [])
     return {
         "vhost": record.vhost,

@@ -40,15 +40,22 @@ def queue_facts(catalogue: Catalogue, record: QueueRecord, own_node: str) -> Row
         row["members"] = [node] if view is None else [member.node for member in view.members]
         row["online"] = [node] if view is None else [member.node for member in view.ring]
     elif view is not None:
-        copies = mirrors_of(view)
-        row["slave_nodes"] = [member.node for member in copies]
-        row["synchronised_slave_nodes"] = [member.node for member in copies if member.id in view.synced]
+        mirrors = mirrors_of(view)
+        row["slave_nodes"] = [member.node for member in mirrors]
+        row["synchronised_slave_nodes"] = [member.node for member in mirrors if member.id in view.synced]
         row["recoverable_slaves"] = list(view.recoverable)
     return row
 
 
 def mirrors_of(view: View) -> list[RingMember]:
-    """Return all copies but the master's, in order of the ring from the master on."""
+    """Return the mirrors in order of the ring from the master on. A copy that is joining is none yet: it may miss what
+    is published.
+    """
+    return [member for member in copies_of(view) if member.status == "alive"]
+
+
+def copies_of(view: View) -> list[RingMember]:
+    """Return all copies but the master's, those that are joining too, in order of the ring from the master on."""
     members = list(view.members)
     at = next((index for index, member in enumerate(members) if member.id == view.master), -1)
     return [member for member in (*members[at + 1 :], *members[: max(at, 0)]) if is_there(member)]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
+from node.statistics.queue_facts import mirrors_of
 from tests.kit.fluffle_server import FluffleAdmin
 
 CALL_TIMEOUT_S: Final = 30.0
@@ -91,10 +92,9 @@ class Operator:
         record = None if live is None else live.record
         if record is None or record.view is None:
             return ("" if record is None else record.home), [], []
-        view = record.view
-        mirrors = [member for member in view.ring if member.id != view.master]
-        synced = [member.node for member in mirrors if member.id in view.synced]
-        return view.master_node or "", [member.node for member in mirrors], synced
+        mirrors = mirrors_of(record.view)
+        synced = [member.node for member in mirrors if member.id in record.view.synced]
+        return record.view.master_node or "", [member.node for member in mirrors], synced
 
     def _running(self) -> list[str]:
         if self._agent.node is None or not self._agent.listeners:

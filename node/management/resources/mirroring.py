@@ -17,7 +17,7 @@ from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_such_thing, ok
 from node.management.routes import Access, Route
 from node.statistics.query import IDS_MAX, Query
-from node.statistics.queue_facts import mirrors_of
+from node.statistics.queue_facts import copies_of
 from node.statistics.rows import Row
 
 EVENTS_MAX: Final = 1000
@@ -129,7 +129,7 @@ def ring_facts(
     """
     view = record.view
     assert view is not None
-    mirrors = mirrors_of(view)
+    mirrors = copies_of(view)
     complete = sum(member.id in view.synced for member in view.ring)
     if view.master_node is None:
         danger = 0

@@ -57,6 +57,13 @@ def test_mirrors() -> None:
     assert row["recoverable_slaves"] == []
 
 
+def test_a_copy_that_joins_is_no_mirror_yet() -> None:
+    """What is published before it is part of the ring does not reach it, as with RabbitMQ's mirrors."""
+    joining = replace(ALL.members[2], status="joining")
+    view = replace(ALL, members=(*ALL.members[:2], joining), synced=ALL.synced[:2])
+    assert facts(replace(QUEUE, view=view))["slave_nodes"] == [B]
+
+
 def test_a_policy_applies_and_there_are_no_mirrors() -> None:
     row = facts(replace(QUEUE, view=created(0, ((A, 11),))))
     assert (row["slave_nodes"], row["synchronised_slave_nodes"]) == ([], [])
