@@ -3,7 +3,7 @@
 Both brokers run all the time; the broker that is not measured is idle. Workloads on clusters start a cluster of
 each broker and stop the single nodes meanwhile. The rounds of a workload alternate (Fluffle, RabbitMQ,
 Fluffle, …), so that other load on the machine affects both brokers alike. `--against` compares Fluffle with
-another version of it instead of RabbitMQ.
+another version of it instead of RabbitMQ, `--rabbitmq-too` with both.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -84,8 +85,8 @@ def main() -> int:
         return profile(options.profile, scale)
     brokers = _brokers(options)
     names = [server.name for server in brokers.servers]
-    reference = next((name for name in names if name != Fluffle.name), RabbitMQ.name)
-    bench = Bench(brokers, reference, scale, options.rounds)
+    references = [name for name in names if name != Fluffle.name] or [RabbitMQ.name]
+    bench = Bench(brokers, references, scale, options.rounds)
     interrupted = False
     with contextlib.ExitStack() as stack:
         for server in brokers.all:
@@ -150,7 +151,12 @@ def parse_options() -> argparse.Namespace:
     only.add_argument(
         "--against", type=checkout, metavar="DIR", help="compare with another checkout of Fluffle"
     )
+    parser.add_argument(
+        "--rabbitmq-too", action="store_true", help="with --against: compare with RabbitMQ in the same run"
+    )
     options = parser.parse_args()
+    if options.rabbitmq_too and not options.against:
+        parser.error("--rabbitmq-too is for --against")
     options.only = list(itertools.chain.from_iterable(options.only))
     return options
 
@@ -185,8 +191,9 @@ def _brokers(options: argparse.Namespace) -> Brokers:
         there = options.against
         brokers.add(Fluffle(), ManagedFluffle(), FluffleCluster())
         brokers.add(Fluffle(checkout=there), ManagedFluffle(checkout=there), FluffleCluster(checkout=there))
-        return brokers
-    if not options.rabbitmq_only:
+        if not options.rabbitmq_too:
+            return brokers
+    elif not options.rabbitmq_only:
         brokers.add(Fluffle(), ManagedFluffle(), FluffleCluster())
     if RabbitMQ.installed() and not options.fluffle_only:
         brokers.add(RabbitMQ(), ManagedRabbitMQ(), RabbitCluster())
@@ -199,11 +206,11 @@ def _brokers(options: argparse.Namespace) -> Brokers:
 class Bench:
     """The brokers and the outcomes of their rounds: by workload, then by the broker's name.
 
-    reference: the name of the broker that Fluffle is compared with.
+    references: the names of the brokers that Fluffle is compared with.
     """
 
     brokers: Brokers
-    reference: str
+    references: Sequence[str]
     scale: Scale
     rounds: int
     outcomes: dict[str, dict[str, list[Outcome]]] = field(default_factory=dict)
@@ -270,14 +277,8 @@ class Bench:
         return Summary(metrics, cpu_s / message_count * 1e6 if message_count else None, share)
 
     def report(self, *, quick: bool) -> str:
-        lines = []
-        for workload in CATALOGUE:
-            if workload.name in self.outcomes:
-                ours = self.summary(workload.name, Fluffle.name)
-                theirs = self.summary(workload.name, self.reference)
-                rows = [self._required(row) for row in workload.rows]
-                lines += [table_cells(workload.name, row, ours, theirs) for row in rows]
-        text = [table(lines, self.reference), "", *machine()]
+        text = [line for reference in self.references for line in (self._table(reference), "")]
+        text += machine()
         text += [f"{name} reports version {version}" for name, version in self.versions.items()]
         text.append(
             f"Medians of {self.rounds} rounds, unless a workload has its own number; CPU is of all nodes;"
@@ -289,9 +290,16 @@ class Bench:
             text += [f"{FAILED} {name} on {server}: {error}" for server, error in errors.items()]
         return "\n".join(text)
 
-    def _required(self, row: Row) -> Row:
-        """Return the row with its requirement relative to this reference."""
-        return row if self.reference == RabbitMQ.name else row.not_worse(AGAINST_TOLERANCE)
+    def _table(self, reference: str) -> str:
+        """Return the table of all workloads that ran, beside one of the references."""
+        lines = []
+        for workload in CATALOGUE:
+            if workload.name in self.outcomes:
+                ours = self.summary(workload.name, Fluffle.name)
+                theirs = self.summary(workload.name, reference)
+                rows = [_required(row, reference) for row in workload.rows]
+                lines += [table_cells(workload.name, row, ours, theirs) for row in rows]
+        return table(lines, reference)
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -304,6 +312,11 @@ class Bench:
                 for name, by_server in self.outcomes.items()
             },
         }
+
+
+def _required(row: Row, reference: str) -> Row:
+    """Return the row with its requirement relative to a reference."""
+    return row if reference == RabbitMQ.name else row.not_worse(AGAINST_TOLERANCE)
 
 
 def profile(workload: Workload, scale: Scale) -> int:

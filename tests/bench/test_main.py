@@ -69,13 +69,15 @@ def test_against_and_rabbitmq_exclude_each_other(monkeypatch: pytest.MonkeyPatch
     options(monkeypatch, "--against", str(tmp_path))
     with pytest.raises(SystemExit):
         options(monkeypatch, "--against", str(tmp_path), "--rabbitmq-only")
+    with pytest.raises(SystemExit):
+        options(monkeypatch, "--rabbitmq-too")
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(("reference", "required"), [("RabbitMQ", "≥ 4×"), ("57925ec", "≥ 0.95×")])
 def test_report_beside(reference: str, required: str) -> None:
     """Another version stands in RabbitMQ's column, and the row only requires not to be worse."""
-    bench = Bench(Brokers(), reference, QUICK, 1)
+    bench = Bench(Brokers(), [reference], QUICK, 1)
     bench.outcomes["pair-100B"] = {
         name: [Outcome({"rate": rate}, 100, 1.0, 0.5, 0.1)]
         for name, rate in (("Fluffle", 480.0), (reference, 100.0))
@@ -86,6 +88,21 @@ def test_report_beside(reference: str, required: str) -> None:
     assert [cell.strip() for cell in line.split("|")[1:8]] == [
         "pair-100B", "480", "100", "msg/s", "4.80×", required, "ok",
     ]  # fmt: skip
+
+
+def test_report_beside_both() -> None:
+    """Another version and RabbitMQ have a table each, of the same rounds."""
+    bench = Bench(Brokers(), ["57925ec", "RabbitMQ"], QUICK, 1)
+    bench.outcomes["pair-100B"] = {
+        name: [Outcome({"rate": rate}, 100, 1.0, 0.5, 0.1)]
+        for name, rate in (("Fluffle", 480.0), ("57925ec", 500.0), ("RabbitMQ", 100.0))
+    }
+    bench.errors["pair-100B"] = {}
+    lines = [line.split("|") for line in bench.report(quick=True).splitlines() if "pair-100B" in line]
+    assert [[cell.strip() for cell in line[3:8]] for line in lines] == [
+        ["500", "msg/s", "0.96×", "≥ 0.95×", "ok"],
+        ["100", "msg/s", "4.80×", "≥ 4×", "ok"],
+    ]
 
 
 class Idle(Server):
@@ -112,7 +129,7 @@ def test_clusters_and_single_nodes_do_not_run_together() -> None:
         return Outcome({}, 0, 1.0, 0.0, 0.0)
 
     managed: list[Any] = [Idle("Fluffle")]
-    bench = Bench(Brokers(servers, managed, clusters), "RabbitMQ", QUICK, 2)  # type: ignore[arg-type]
+    bench = Bench(Brokers(servers, managed, clusters), ["RabbitMQ"], QUICK, 2)  # type: ignore[arg-type]
     bench.measure(Workload("on-one", run, []))
     assert all(each.running for each in servers)
     bench.measure(Workload("on-three", run, [], clustered=True))
@@ -127,7 +144,7 @@ def test_clusters_and_single_nodes_do_not_run_together() -> None:
 )
 def test_rounds_of_a_workload_of_its_own(scale: Scale, own: int | None, asked: int, count: int) -> None:
     """Whatever the command says; a quick look takes no more than that."""
-    bench = Bench(Brokers([Idle("Fluffle")]), "RabbitMQ", scale, asked)  # type: ignore[list-item]
+    bench = Bench(Brokers([Idle("Fluffle")]), ["RabbitMQ"], scale, asked)  # type: ignore[list-item]
     workload = Workload("w", lambda broker, scale: Outcome({}, 0, 1.0, 0.0, 0.0), [], rounds=own)
     bench.measure(workload)
     assert len(bench.outcomes["w"]["Fluffle"]) == count
