@@ -352,31 +352,8 @@ def _half_open(host: str, port: int) -> socket.socket:
     return stranger
 
 
-def _http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def _header(name: bytes, value: bytes) -> bytes:
-    """Return an HPACK header field without indexing.   name, value: at most 126 bytes."""
-    return bytes([0, len(name)]) + name + bytes([len(value)]) + value
-
-
-_STREAM_OPENED: Final = (
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    + _http2_frame(4, 0, 0, b"")  # SETTINGS
-    + _http2_frame(
-        1,  # HEADERS, the last frame of the block
-        4,
-        1,
-        _header(b":method", b"POST")
-        + _header(b":scheme", b"http")
-        + _header(b":path", b"/fluffle.peer.Peer/control")
-        + _header(b":authority", b"localhost")
-        + _header(b"te", b"trailers")
-        + _header(b"content-type", b"application/grpc"),
-    )
-)
-"""The bytes with which a gRPC client opens a stream. Source: RFC 9113 §3.4, §6; RFC 7541 §6.2.2."""
+_STREAM_OPENED: Final = b"\xf1links\x03\x01"
+"""The bytes with which a node opens a control stream: magic, version of the wire, kind. Source: docs/internals/links.md."""
 
 
 # --- sending ---

@@ -3,8 +3,7 @@
     preface   "\\xf1links", version, kind                                  8 bytes of each side, before TLS
     frame     length of the payload, type, CRC-32, payload                 9 bytes, and up to `PAYLOAD_BYTES_MAX`
 
-The first byte tells a stream from what gRPC speaks at the same port: HTTP/2 begins with "P", TLS with 0x16. The CRC is
-of length, type and payload. Until a stream is open its frames are those of a handshake, and short.
+The CRC is of length, type and payload. Until a stream is open its frames are those of a handshake, and short.
 """
 
 import struct
@@ -12,25 +11,27 @@ import zlib
 from enum import IntEnum
 from typing import Final
 
+from cluster.transport.interface import CALL_BYTES_MAX
 from cluster.transport.pieces import PIECE_BYTES, PIECES_PER_MESSAGE
 
-VERSION: Final = 2
-"""The version of all that follows the preface. Version 1 were streams of gRPC, which have no preface."""
+VERSION: Final = 3
+"""The version of all that follows the preface. Nodes of version 1 begin with HTTP/2 (`former_protocol`)."""
 
 PREFACE_BYTES: Final = 8
 _MAGIC: Final = b"\xf1links"
 FIRST_BYTE: Final = _MAGIC[:1]
-GRPC_FIRST_BYTES: Final = (b"P", b"\x16")
-"""The first byte of HTTP/2, and that of TLS."""
 
 CONTROL: Final = 1
 DATA: Final = 2
+CALL: Final = 3
 ENCRYPTED: Final = 0x80
 """The kinds of streams in a preface, and the bit that says that TLS follows."""
 
 HANDSHAKE_BYTES_MAX: Final = 16 * 1024
 PAYLOAD_BYTES_MAX: Final = PIECE_BYTES + 8 * PIECES_PER_MESSAGE + 1024
 """The biggest payload: the content of a message's pieces, at most 5 bytes of encoding for each, and the numbers."""
+CALL_PAYLOAD_BYTES_MAX: Final = CALL_BYTES_MAX + 1024
+"""The biggest payload of a call: a request or an answer, and its encoding."""
 
 _HEADER: Final = struct.Struct(">IBI")
 _SUMMED: Final = struct.Struct(">IB")
@@ -72,7 +73,7 @@ def read_preface(data: bytes, *, is_encrypted: bool) -> int:
         raise FrameFault(f"the nodes speak different protocols, {version} and {VERSION}")
     if bool(kind & ENCRYPTED) is not is_encrypted:
         raise FrameFault("one of the nodes has certificates and the other one has none")
-    if kind & ~ENCRYPTED not in (CONTROL, DATA):
+    if kind & ~ENCRYPTED not in (CONTROL, DATA, CALL):
         raise FrameFault(f"there is no stream of kind {kind & ~ENCRYPTED}")
     return kind & ~ENCRYPTED
 
@@ -80,15 +81,15 @@ def read_preface(data: bytes, *, is_encrypted: bool) -> int:
 def encode(type_: FrameType, payload: bytes = b"") -> bytes:
     """Encode a frame."""
     size = len(payload)
-    assert size <= PAYLOAD_BYTES_MAX, f"a payload of {size:,} bytes"
+    assert size <= max(PAYLOAD_BYTES_MAX, CALL_PAYLOAD_BYTES_MAX), f"a payload of {size:,} bytes"
     return _HEADER.pack(size, type_, zlib.crc32(payload, zlib.crc32(_SUMMED.pack(size, type_)))) + payload
 
 
 class FrameReader:
     """Finds the frames in a stream of bytes, which the caller writes into `buffer`.
 
-    At first no payload may be longer than `HANDSHAKE_BYTES_MAX`; after `open`, than `PAYLOAD_BYTES_MAX`. The buffer
-    holds one such frame at most.
+    At first no payload may be longer than `HANDSHAKE_BYTES_MAX`; after `open`, than it says. The buffer holds one such
+    frame at most.
     """
 
     def __init__(self) -> None:
@@ -96,9 +97,9 @@ class FrameReader:
         self._buffer = bytearray(HEADER_BYTES + HANDSHAKE_BYTES_MAX)
         self._start = self._end = 0  # of the bytes that belong to no frame yet
 
-    def open(self) -> None:
-        """Allow frames of the full size from here on."""
-        self._payload_max = PAYLOAD_BYTES_MAX
+    def open(self, payload_max: int = PAYLOAD_BYTES_MAX) -> None:
+        """Allow payloads of up to `payload_max` bytes from here on."""
+        self._payload_max = payload_max
         self._move_to(bytearray(_BUFFER_BYTES))
 
     def buffer(self) -> memoryview:

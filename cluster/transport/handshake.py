@@ -23,7 +23,7 @@ from cluster.transport.interface import Hello, Identity
 from cluster.transport.peer_pb2 import Greeting, Handshake
 from node.version import NODE_MARK, VERSION
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 
 NONCE_BYTES: Final = 32
 
@@ -150,7 +150,7 @@ class _Side:
 class Opener(_Side):
     """The side that opens a stream.   to: the name that the other side must have; empty when it isn't known.
 
-    names: those that the other side's certificate vouches for; None without one, or where gRPC has compared them.
+    names: those that the other side's certificate vouches for; None without one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The interface of a node to its links to other nodes. No I/O, and no gRPC, in here."""
+"""The interface of a node to its links to other nodes. No I/O in here."""
 
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""Run the handshake over a stream, on either side: over one of a link, or over one of gRPC for a call."""
+"""Run the handshake over a stream, on either side."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""One stream of a link: a connection on the node's own loop, with frames in both directions.
+"""One stream between two nodes: a connection on the node's own loop, with frames in both directions.
 
     dial, accept ─► read, write: the handshake ─► open ─► take(messages), write ─► ended
 
@@ -20,8 +20,10 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
 from cluster.transport.frames import (
+    CALL,
     CONTROL,
     DATA,
+    PAYLOAD_BYTES_MAX,
     PREFACE_BYTES,
     FrameFault,
     FrameReader,
@@ -36,7 +38,7 @@ from cluster.transport.resolver import addresses
 from cluster.transport.security import Security, names_in
 from cluster.transport.stream import StreamEnded, StreamFault
 
-KINDS: Final = {Kind.CONTROL: CONTROL, Kind.DATA: DATA}
+KINDS: Final = {Kind.CONTROL: CONTROL, Kind.DATA: DATA, Kind.CALL: CALL}
 _KINDS: Final = {number: kind for kind, number in KINDS.items()}
 
 WRITE_BYTES_MAX: Final = 1024 * 1024
@@ -53,6 +55,9 @@ _STEPS: Final = 4
 
 _FLUSH_S: Final = 1.0
 """How long the last words of a stream may take to be sent."""
+
+_OTHER_NAME: Final = frozenset({62, 64})
+"""OpenSSL's numbers for a certificate of another host: X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
 _SILENT: Final = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 """Errors by which a host that cannot be heard differs from a process that has ended."""
@@ -137,12 +142,14 @@ class LinkStream(asyncio.BufferedProtocol):
         self._raise_if_ended()
         self._write(encode(FrameType.HANDSHAKE, message))
 
-    def open(self, take: Callable[[list[bytes]], None]) -> None:
-        """Begin with messages.   take: gets those of each read together, and may raise StreamFault."""
+    def open(self, take: Callable[[list[bytes]], None], payload_max: int = PAYLOAD_BYTES_MAX) -> None:
+        """Begin with messages of up to `payload_max` bytes.   take: gets those of each read together, and may raise
+        StreamFault.
+        """
         assert self._transport is not None
         if self.is_ended:
             return
-        self._reader.open()
+        self._reader.open(payload_max)
         self._take = take
         self._heard_s = self._loop.time()
         self._timer = self._loop.call_later(self._patience.keepalive_s, self._look)
@@ -159,6 +166,12 @@ class LinkStream(asyncio.BufferedProtocol):
         """Wait for the end. Raises: StreamEnded, StreamFault; nothing else ends a stream."""
         await asyncio.shield(self._over)
         self._raise_if_ended()
+
+    async def ended_or(self, awaited: "asyncio.Future[Any]") -> None:
+        """Wait until a future is done, or for the end of the stream. Raises in that case: StreamEnded, StreamFault."""
+        await asyncio.wait((awaited, self._over), return_when=asyncio.FIRST_COMPLETED)
+        if not awaited.done():
+            self._raise_if_ended()
 
     def fail(self, error: Exception) -> None:
         """End the stream at once for this reason, if it has not ended before."""
@@ -283,7 +296,7 @@ class LinkStream(asyncio.BufferedProtocol):
         error = self._error
         if isinstance(error, StreamEnded):
             # Another exception each time: a traceback that is kept would keep the connection.
-            raise StreamEnded(str(error), is_silence=error.is_silence)
+            raise StreamEnded(str(error), is_silence=error.is_silence, is_distrust=error.is_distrust)
         if error is not None:
             raise StreamFault(str(error))
 
@@ -301,9 +314,11 @@ def _ended(error: BaseException | None) -> StreamEnded:
     if error is None:
         return StreamEnded("it ended the stream")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return StreamEnded(f"its certificate is not valid: {error.verify_message}")
+        if error.verify_code in _OTHER_NAME:
+            return StreamEnded("its certificate is for another host", is_distrust=True)
+        return StreamEnded(f"its certificate is not valid: {error.verify_message}", is_distrust=True)
     if isinstance(error, ssl.SSLError):
-        return StreamEnded(f"TLS: {error.reason or error}")
+        return StreamEnded(f"TLS: {error.reason or error}", is_distrust=True)
     number = error.errno if isinstance(error, OSError) else None
     is_silence = number in _SILENT or isinstance(error, TimeoutError)
     if isinstance(error, socket.gaierror):
@@ -349,12 +364,14 @@ async def _connect(address: str) -> socket.socket:
 
 
 async def dial(address: str, name: str, kind: Kind, security: Security, options: LinkOptions) -> LinkStream:
-    """Open a stream to a node.   address: host:port.   name: the node whose certificate is expected.
+    """Open a stream to a node.   address: host:port.   name: the node whose certificate is expected; empty: one for the
+    host in the address.
 
     Raises: StreamEnded; HandshakeFailed when the other side speaks another protocol or is another node.
     """
     patience = Patience.of(kind, options, is_opener=True)
     is_encrypted = security.has_certificates
+    host = address.rpartition(":")[0].strip("[]")
     sock: socket.socket | None = None
     try:
         async with asyncio.timeout(options.connect_s):
@@ -368,8 +385,8 @@ async def dial(address: str, name: str, kind: Kind, security: Security, options:
             await loop.create_connection(
                 lambda: stream,
                 sock=sock,
-                ssl=security.client_context if is_encrypted else None,
-                server_hostname="" if is_encrypted else None,
+                ssl=security.client_context(is_host_checked=not name) if is_encrypted else None,
+                server_hostname=("" if name else host) if is_encrypted else None,
             )
     except TimeoutError:
         _close(sock)
@@ -384,9 +401,9 @@ async def dial(address: str, name: str, kind: Kind, security: Security, options:
         _close(sock)
         raise
     names = stream.certified_names
-    if names is not None and name not in names:
+    if names is not None and name and name not in names:
         stream.end("it is another node")
-        raise StreamEnded(f"its certificate is not for '{name}'")
+        raise StreamEnded(f"its certificate is not for '{name}'", is_distrust=True)
     return stream
 
 

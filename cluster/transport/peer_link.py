@@ -15,7 +15,7 @@ Source: ring §4; docs/internals/links.md, "Two streams in each direction".
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.transport.control import ControlReceiver, ControlSender
 from cluster.transport.handshake import HandshakeFailed, Kind
@@ -25,7 +25,6 @@ from cluster.transport.introductions import greet, new_opener
 from cluster.transport.link_stream import LinkStream, dial
 from cluster.transport.resolver import addresses
 from cluster.transport.stream import Receiver, Sender, StreamEnded, StreamFault
-from cluster.transport.wire import open_channel
 
 if TYPE_CHECKING:
     from cluster.transport.transport import Transport
@@ -89,8 +88,6 @@ class PeerLink:
         self.name = name
         self.address = ""
         """The address that links go to; empty: none are wanted."""
-        self.channel: Any = None
-        """The channel of calls."""
         self.sent_bytes = self.received_bytes = 0
         self._tasks: dict[Kind, asyncio.Task[None]] = {}
         self._outlets = {kind: _Outlet(self._has_sent) for kind in (Kind.CONTROL, Kind.DATA)}
@@ -120,7 +117,6 @@ class PeerLink:
         self._stream_lost("its address has changed")
         self.address = address
         self._told.clear()
-        self.channel = open_channel(address, self.name, self._transport.security, self._options)
         self._start(Kind.CONTROL)
         if self._sender is not None:
             self._start(Kind.DATA)
@@ -132,9 +128,6 @@ class PeerLink:
             task.cancel()
         self._tasks = {}
         self._forget_control()
-        if self.channel is not None:
-            self._transport.spawn(self.channel.close())
-            self.channel = None
 
     def close(self) -> None:
         """Forget the other node; the listener is not told."""

@@ -1,9 +1,9 @@
 """The proofs that a node belongs to the cluster: certificates of the cluster's own authority, a secret, or both.
 
 With certificates, links are TLS in both directions and the name in a node's certificate must be the name that it
-claims: the common name, a DNS name or a URI of its subject alternative names. For a node that we call by gRPC it is a
-DNS name, or the common name where there are no other names (that is what gRPC can check). Certificates of nodes are
-marked, with a URI: a client's certificate makes no node.
+claims: the common name, a DNS name or a URI of its subject alternative names. Where only the host of the other node is
+known, its certificate must be for that host, too. Certificates of nodes are marked, with a URI: a client's certificate
+makes no node.
 
 With a secret, both sides prove that they know it; it never goes over the wire, and the traffic is not encrypted.
 
@@ -13,7 +13,7 @@ Source: reliability §6 "Inter-node".
 import os
 import ssl
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,10 +67,16 @@ class Security:
         """The TLS of a stream that another node opens: its certificate is asked for."""
         return self._context("server", ssl.PROTOCOL_TLS_SERVER)
 
-    @property
-    def client_context(self) -> ssl.SSLContext:
-        """The TLS of a stream that this node opens. The caller compares the names, as the other side does."""
-        return self._context("client", ssl.PROTOCOL_TLS_CLIENT)
+    def client_context(self, *, is_host_checked: bool) -> ssl.SSLContext:
+        """Return the TLS of a stream that this node opens.   is_host_checked: the certificate must be for the host.
+
+        Whether it is for the node's name the caller finds out, as the other side does.
+        """
+        if not is_host_checked:
+            return self._context("client", ssl.PROTOCOL_TLS_CLIENT)
+        context = self._context("stranger", ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = True
+        return context
 
     def _context(self, side: str, protocol: int) -> ssl.SSLContext:
         assert self.has_certificates
@@ -89,12 +95,6 @@ class Security:
     def is_safe(self) -> bool:
         """True if the node may listen to other hosts."""
         return self.has_certificates or bool(self.secret)
-
-
-def certified_names(properties: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
-    """Return the names that a peer's certificate vouches for.   properties: gRPC's authentication context."""
-    kinds = ("x509_common_name", "peer_dns", "peer_uri")
-    return frozenset(name.decode("utf-8", "replace") for kind in kinds for name in properties.get(kind, ()))
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
@@ -136,7 +136,7 @@ def _read_private(path: str, what: str) -> bytes:
 
 
 def _check(ca_file: str, certificate_file: str, key_file: str) -> None:
-    """Raise SecurityError for a bad file, with its name: gRPC's own errors say nothing of use."""
+    """Raise SecurityError for a bad file, with its name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_verify_locations(ca_file)

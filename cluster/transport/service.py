@@ -5,30 +5,26 @@ limit.
 """
 
 import asyncio
+import socket
 from collections.abc import Set
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from google.protobuf.message import DecodeError
-
-from cluster.transport.frames import VERSION as PROTOCOL
-from cluster.transport.handshake import HandshakeFailed, Kind, refusal
+from cluster.transport import former_protocol
+from cluster.transport.calls import Calls
+from cluster.transport.frames import FIRST_BYTE
+from cluster.transport.handshake import HandshakeFailed, Kind
 from cluster.transport.handshakes import Handshakes
-from cluster.transport.interface import CALL_BYTES_MAX, Hello
+from cluster.transport.interface import Hello
 from cluster.transport.introductions import Messages, answer, new_answerer
 from cluster.transport.link_stream import LinkStream, accept
-from cluster.transport.peer_pb2 import Reply, Request
-from cluster.transport.port import Caller, PeerPort, first_byte, host_of, is_grpc, is_link
-from cluster.transport.security import certified_names
+from cluster.transport.port import Caller, PeerPort, first_byte, host_of
 from cluster.transport.stream import StreamEnded, StreamFault
-from cluster.transport.wire import IncomingStream, first_of
-from node.version import VERSION
 
 if TYPE_CHECKING:
     from cluster.transport.transport import Transport
 
-CALLS_MAX: Final = 64
-"""The most calls that are being answered at once."""
+_REST_BYTES: Final = 4096
+"""The bytes that are read at once of a connection that was refused, and thrown away."""
 
 _TOLD_MAX: Final = 256
 _TOLD_S: Final = 600.0
@@ -42,26 +38,17 @@ class Service:
         self._transport = transport
         self.port = PeerPort(self._accepted)
         self._handshakes = Handshakes()
-        self._calls: dict[asyncio.Event, None] = {}  # set: the call ends
+        self._calls = Calls(transport.listener.call, transport.options.handshake_s)
         self._greetings: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
         self._told_since_s = 0.0
-
-    def handlers(self) -> dict[str, Any]:
-        """Return gRPC's handlers by kind of stream."""
-        return {
-            Kind.CALL: self._call,
-            Kind.CONTROL: partial(self._refuse, Kind.CONTROL),
-            Kind.DATA: partial(self._refuse, Kind.DATA),
-        }
 
     def close(self) -> None:
         """End the calls that are being answered, and accept nothing more."""
         self.port.close()
         for task in self._greetings:
             task.cancel()
-        for end in self._calls:
-            end.set()
+        self._calls.close()
 
     # --- connections ---
 
@@ -71,7 +58,7 @@ class Service:
         task.add_done_callback(self._greetings.discard)
 
     async def _serve(self, caller: Caller) -> None:
-        """Serve a connection until it ends; a passed one is only begun."""
+        """Serve a connection until it ends."""
         hello: Hello | None = None
         try:
             found = await self._greeted(caller)
@@ -82,7 +69,10 @@ class Service:
             if self._transport.is_closing:
                 stream.end("this node stops")
                 return
-            await self._transport.peer(hello.name).serve(kind, stream, hello)
+            if kind is Kind.CALL:
+                await self._calls.serve(stream, hello.name)
+            else:
+                await self._transport.peer(hello.name).serve(kind, stream, hello)
         except StreamEnded:
             # The node that opened the stream notices too, and logs it.
             pass
@@ -93,7 +83,7 @@ class Service:
                 self._transport.drop_if_idle(hello.name)
 
     async def _greeted(self, caller: Caller) -> tuple[Kind, LinkStream, Hello] | None:
-        """Return the stream of a link after its handshake; None when it is none, or refused.
+        """Return a stream after its handshake; None when it is none, or refused.
 
         Raises: StreamEnded, StreamFault.
         """
@@ -103,11 +93,8 @@ class Service:
         try:
             async with patience:
                 byte = await _sorted(caller)
-                if is_grpc(byte):
-                    await self.port.pass_on(caller)
-                    return None
-                if not is_link(byte):
-                    caller.sock.close()
+                if byte != FIRST_BYTE:
+                    await self._turn_away(caller, byte)
                     return None
                 kind, stream = await accept(caller.sock, self._transport.security, self._transport.options)
                 hello = await self._handshake(kind, stream, caller.source, stream.certified_names)
@@ -158,81 +145,20 @@ class Service:
             self._told.add(line)
             self._transport.log(line)
 
-    # --- calls, and what nodes of protocol 1 open ---
+    async def _turn_away(self, caller: Caller, byte: bytes) -> None:
+        """End a connection that begins with another byte than those of nodes. One of protocol 1 reads why.
 
-    async def _refuse(self, kind: Kind, _requests: Any, context: Any) -> None:
-        """Tell a node whose links are streams of gRPC why there is none."""
-        stream = IncomingStream(context)
-        text = f"its links are of protocol 1, those of version {VERSION} are of protocol {PROTOCOL}"
-        try:
-            async with asyncio.timeout(self._transport.options.handshake_s):
-                await stream.read()
-                await stream.write(refusal(f"the nodes speak different protocols: {text}"))
-        except (StreamEnded, TimeoutError):
-            return
-        self._tell(self.port.source_of(stream.source), "", text)
-
-    async def _call(self, _requests: Any, context: Any) -> None:
-        """Run the handshake of a call, and answer it."""
-        stream = IncomingStream(context)
-        source = self.port.source_of(stream.source)
-        try:
-            hello = await self._greet_caller(stream, source)
-            if hello is not None and not self._transport.is_closing:
-                await self._answer(stream, hello, source)
-        except StreamEnded:
-            pass
-        except StreamFault as error:
-            self._tell(source, "", f"it breaks the protocol: {error}")
-
-    async def _greet_caller(self, stream: IncomingStream, source: str) -> Hello | None:
-        if self._transport.is_closing:
-            return None
-        patience, now = asyncio.timeout(self._transport.options.handshake_s), asyncio.get_running_loop().time
-        number = 0
-        names: Set[str] | None = None
-        if self._transport.security.has_certificates:
-            names = certified_names(stream.certificate)
-        try:
-            async with patience:
-                number = self._handshakes.begin(host_of(source), lambda: patience.reschedule(now()))
-                hello = await self._handshake(Kind.CALL, stream, source, names)
-                if hello is not None:
-                    self._handshakes.has_proved(host_of(source))
-                return hello
-        except TimeoutError:
-            self._tell(source, "", "its handshake took too long")
-            return None
-        finally:
-            self._handshakes.leave(number)
-
-    async def _answer(self, stream: IncomingStream, hello: Hello, source: str) -> None:
-        if len(self._calls) >= CALLS_MAX:
-            await stream.write(_refused(f"{CALLS_MAX} other calls are being answered"))
-            return
-        end = asyncio.Event()
-        self._calls[end] = None
-        try:
-            async with asyncio.timeout(self._transport.options.handshake_s):
-                request = Request.FromString(await stream.read())
-            if len(request.body) > CALL_BYTES_MAX:
-                raise StreamFault(f"a call of {len(request.body):,} bytes")
-            await first_of(self._call_listener(stream, hello.name, request.body), _wait(end))
-        except DecodeError:
-            self._tell(source, hello.name, "it breaks the protocol: a call that cannot be read")
-        except TimeoutError:
-            raise StreamEnded("no request came", is_silence=True) from None
-        finally:
-            del self._calls[end]
-
-    async def _call_listener(self, stream: IncomingStream, name: str, body: bytes) -> None:
-        answer = await self._transport.listener.call(name, body)
-        if len(answer) > CALL_BYTES_MAX:
-            await stream.write(
-                _refused(f"the answer has {len(answer):,} bytes, more than {CALL_BYTES_MAX:,}")
-            )
-            return
-        await stream.write(Reply(body=answer).SerializeToString())
+        Raises: OSError.
+        """
+        loop = asyncio.get_running_loop()
+        with caller.sock as sock:
+            if byte in (former_protocol.HTTP2_FIRST_BYTE, former_protocol.TLS_FIRST_BYTE):
+                self._tell(caller.source, "", f"{former_protocol.REASON}; or it is no node")
+            if byte == former_protocol.HTTP2_FIRST_BYTE:
+                await loop.sock_sendall(sock, former_protocol.farewell())
+                sock.shutdown(socket.SHUT_WR)
+                while await loop.sock_recv(sock, _REST_BYTES):
+                    pass  # a socket that is closed before all was read resets, and the farewell may be lost
 
 
 async def _sorted(caller: Caller) -> bytes:
@@ -247,11 +173,3 @@ async def _sorted(caller: Caller) -> bytes:
 def _end(stream: LinkStream | None, reason: str) -> None:
     if stream is not None:
         stream.end(reason)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
-
-
-def _refused(text: str) -> bytes:
-    return Reply(refusal=text).SerializeToString()

@@ -24,11 +24,16 @@ from cluster.transport.pieces import PIECE_COST, Joiner, Piece, PieceFault, spli
 
 
 class StreamEnded(Exception):
-    """A stream is over; the text says why. is_silence: nothing was heard of the other side for too long."""
+    """A stream is over; the text says why.
 
-    def __init__(self, text: str, *, is_silence: bool = False) -> None:
+    is_silence: nothing was heard of the other side for too long.   is_distrust: one side does not accept the other's
+    certificate.
+    """
+
+    def __init__(self, text: str, *, is_silence: bool = False, is_distrust: bool = False) -> None:
         super().__init__(text)
         self.is_silence = is_silence
+        self.is_distrust = is_distrust
 
 
 class StreamFault(Exception):

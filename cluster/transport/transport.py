@@ -2,6 +2,7 @@
 
     Transport ─┬─ Service   streams that others open  ───┐
                └─ PeerLink  one for each other node  ◄───┘  two streams there, two from there
+    call       ── a stream of its own, for one request
 
 Everything runs on one event loop. `connect` keeps links to a member up; the Listener gets all messages, and is told
 when a link is up or down. `cluster.transport.interface` has what either side may expect.
@@ -12,10 +13,9 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
-from google.protobuf.message import DecodeError
-
+from cluster.transport.calls import ask
 from cluster.transport.handshake import REFUSAL_CHARACTERS_MAX, HandshakeFailed, Kind
 from cluster.transport.interface import (
     CALL_BYTES_MAX,
@@ -29,16 +29,13 @@ from cluster.transport.interface import (
     Unreachable,
 )
 from cluster.transport.introductions import greet, new_opener
+from cluster.transport.link_stream import LinkStream, dial
 from cluster.transport.peer_link import PeerLink
-from cluster.transport.peer_pb2 import Reply, Request
+from cluster.transport.resolver import addresses
 from cluster.transport.security import Security
 from cluster.transport.service import Service
-from cluster.transport.stream import StreamEnded
-from cluster.transport.wire import OutgoingStream, bind, make_server, open_channel
+from cluster.transport.stream import StreamEnded, StreamFault
 from node.log.log import category_logger, escape
-
-_GRACE_S: Final = 0.2
-"""How long gRPC waits for streams that don't end by themselves."""
 
 
 class Transport:
@@ -64,9 +61,9 @@ class Transport:
         self._logger = logger or category_logger()
         self._peers: dict[str, PeerLink] = {}
         self._service = Service(self)
-        self._server: Any = None
+        self._is_listening = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._calls: set[OutgoingStream] = set()
+        self._calls: set[LinkStream] = set()
 
     # --- listening ---
 
@@ -75,9 +72,11 @@ class Transport:
 
         Raises: OSError; InsecureListener when other hosts could reach it and need not prove anything.
         """
-        assert self._server is None
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        assert not self._is_listening
+        if host:
+            found = await addresses(host, port)
+        else:
+            found = socket.getaddrinfo(None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         hosts = [str(target[0]) for *_, target in found]
         if not self.security.is_safe and not all(_is_loopback(host) for host in hosts):
             raise InsecureListener(
@@ -85,16 +84,9 @@ class Transport:
                 "certificates or a cluster secret, or listen on 127.0.0.1"
             )
         chosen = hosts[0] if host or "::" not in hosts else "::"
-        server = make_server(self._service.handlers(), self.options)
-        self._server = server
-        try:
-            self._service.port.grpc_port = bind(server, self.security)
-            await server.start()
-            return self._service.port.listen(chosen, port)
-        except OSError:
-            await server.stop(None)
-            self._server = None
-            raise
+        number = self._service.port.listen(chosen, port)
+        self._is_listening = True
+        return number
 
     # --- links ---
 
@@ -161,35 +153,33 @@ class Transport:
         assert len(body) <= CALL_BYTES_MAX
         if self.is_closing:
             raise Unreachable("this node stops")
-        known = next((peer for peer in self._peers.values() if peer.address == address), None)
-        name = known.name if known is not None else ""
-        channel = (
-            known.channel if known is not None else open_channel(address, "", self.security, self.options)
-        )
-        stream: OutgoingStream | None = None
+        name = next((peer.name for peer in self._peers.values() if peer.address == address), "")
+        stream: LinkStream | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                stream = OutgoingStream(channel, Kind.CALL, name)
+                stream = await dial(address, name, Kind.CALL, self.security, self.options)
                 self._calls.add(stream)
-                opener = new_opener(self.identity, Kind.CALL, name, self.security.secret)
+                if self.is_closing:
+                    raise StreamEnded("this node stops")
+                opener = new_opener(
+                    self.identity, Kind.CALL, name, self.security.secret, stream.certified_names
+                )
                 await greet(stream, opener, self.listener.admit, self.options.handshake_s)
-                await stream.write(Request(body=body).SerializeToString())
-                reply = Reply.FromString(await stream.read())
+                reply = await ask(stream, body)
         except TimeoutError:
             raise Unreachable(f"{address} has not answered within {timeout_s:g} s") from None
         except StreamEnded as error:
-            raise Unreachable(escape(f"{address}: {error}")) from error
-        except DecodeError as error:
-            raise Unreachable(f"{address}: an answer that cannot be read") from error
+            kind = PeerRefused if error.is_distrust else Unreachable
+            raise kind(escape(f"{address}: {error}")) from error
+        except StreamFault as error:
+            raise Unreachable(escape(f"{address}: it breaks the protocol: {error}")) from error
         except HandshakeFailed as error:
             verb = " refuses" if error.is_theirs else ""
             raise PeerRefused(escape(f"{address}{verb}: {error}")) from error
         finally:
             if stream is not None:
-                stream.end()
+                stream.end("the call is over")
                 self._calls.discard(stream)
-            if known is None:
-                await channel.close()
         if reply.WhichOneof("result") == "refusal":
             raise PeerRefused(escape(f"{address} refuses: {reply.refusal[:REFUSAL_CHARACTERS_MAX]}"))
         return reply.body
@@ -201,15 +191,11 @@ class Transport:
         self.is_closing = True
         self._service.close()
         for stream in self._calls:
-            stream.end()
+            stream.end("this node stops")
         for name in list(self._peers):
             self.disconnect(name)
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._server is not None:
-            await self._server.stop(_GRACE_S)
-            self._server = None
-        self._service.port.end_passages()
 
     # --- for peers and service ---
 

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 ASK_S: Final = 2.0
 """The time that another node gets to answer with its identity."""
 JOIN_S: Final = 15.0
-_CLOSED: Final = "Socket closed"
-_REFUSALS: Final = ("handshake failed", _CLOSED)
-"""Texts of gRPC's errors from a node that exists but wants other certificates, or none."""
 
 
 class Found(NamedTuple):
@@ -202,10 +199,7 @@ async def _ask(cluster: "Cluster", name: str, address: str) -> "Found | _Silent"
         where = f"node '{name}' at {address}" if name else f"the node at {address}"
         text = str(error)
         why = where + text.removeprefix(address) if text.startswith(address) else f"{where}: {text}"
-        is_refusal = isinstance(error.__cause__, PeerRefused) or any(sign in text for sign in _REFUSALS)
-        if _CLOSED in text and not cluster.links.transport.security.has_certificates:
-            why += ": it may want a certificate, and this node has none"
-        return _Silent(why, is_refusal)
+        return _Silent(why, isinstance(error.__cause__, PeerRefused))
 
 
 async def _try_to_join(cluster: "Cluster", member: Found, waiting: Waiting) -> bool:

@@ -4,7 +4,7 @@
     cluster (if there is one)    ─┼─► supervisor ─► Node, started and stopped again and again
     signals                      ─┘
 
-A node without cluster settings is a broker with a control socket; nothing of gRPC or Raft is imported then. One
+A node without cluster settings is a broker with a control socket; nothing of links or Raft is imported then. One
 that is *clusterable* keeps its metadata in Raft from its first start, a cluster of one until others join: that is
 `node.clustering.cluster`.
 """

@@ -2,7 +2,7 @@
 
     python -m tests.chaos.rogue      a JSON object on standard input, what happened as one on standard output
 
-In a process of its own, since tests don't import gRPC where nodes may be forked from.
+In a process of its own, whose loop a test can neither hold up nor fill.
 """
 
 import asyncio

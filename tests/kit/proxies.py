@@ -247,7 +247,7 @@ class Proxies:
                     with contextlib.suppress(OSError):
                         names[os.readlink(fd.path)] = name
         owners = {}
-        for table in ("tcp", "tcp6"):  # those of gRPC's channels are of the second kind, whatever the address
+        for table in ("tcp", "tcp6"):
             for line in Path("/proc/net", table).read_text().splitlines()[1:]:
                 fields = line.split()
                 name = names.get(f"socket:[{fields[9]}]", "")

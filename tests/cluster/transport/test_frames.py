@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from cluster.transport.control import ControlSender
 from cluster.transport.frames import (
+    CALL,
+    CALL_PAYLOAD_BYTES_MAX,
     CONTROL,
     DATA,
     FIRST_BYTE,
-    GRPC_FIRST_BYTES,
     HANDSHAKE_BYTES_MAX,
     HEADER_BYTES,
     PAYLOAD_BYTES_MAX,
@@ -24,7 +25,8 @@ from cluster.transport.frames import (
     preface,
     read_preface,
 )
-from cluster.transport.interface import Topic
+from cluster.transport.interface import CALL_BYTES_MAX, Topic
+from cluster.transport.peer_pb2 import Reply, Request
 from cluster.transport.pieces import PIECES_PER_MESSAGE
 from cluster.transport.stream import Sender
 
@@ -118,20 +120,24 @@ def test_the_biggest_messages_fit() -> None:
         sender.push(Topic.RING, bytes(1_000_000))
         while batch := sender.next_batch():
             encode(FrameType.MESSAGE, batch)
+    for message in (Request(body=bytes(CALL_BYTES_MAX)), Reply(body=bytes(CALL_BYTES_MAX))):
+        data, reader = encode(FrameType.MESSAGE, message.SerializeToString()), FrameReader()
+        reader.open(CALL_PAYLOAD_BYTES_MAX)
+        assert len(list(read(reader, data))) == 1
 
 
-@pytest.mark.parametrize("kind", [CONTROL, DATA])
+@pytest.mark.parametrize("kind", [CONTROL, DATA, CALL])
 @pytest.mark.parametrize("is_encrypted", [False, True])
 def test_the_preface(kind: int, is_encrypted: bool) -> None:
     data = preface(kind, is_encrypted=is_encrypted)
-    assert data[:1] == FIRST_BYTE not in GRPC_FIRST_BYTES
+    assert data[:1] == FIRST_BYTE
     assert read_preface(data, is_encrypted=is_encrypted) == kind
     with pytest.raises(FrameFault, match="has certificates and the other one has none"):
         read_preface(data, is_encrypted=not is_encrypted)
     for changed, text in (
         (data[:-1] + bytes([data[-1] + 5]), "no stream of kind"),
-        (data[:-2] + b"\x01" + data[-1:], "different protocols, 1 and 2"),
-        (b"\0" + data[1:], "no links of protocol 2"),
+        (data[:-2] + b"\x01" + data[-1:], "different protocols, 1 and 3"),
+        (b"\0" + data[1:], "no links of protocol 3"),
     ):
         with pytest.raises(FrameFault, match=text):
             read_preface(changed, is_encrypted=is_encrypted)

@@ -168,7 +168,7 @@ def test_steps_out_of_order() -> None:
 def test_another_protocol() -> None:
     handshake = Handshake.FromString(opener().greet())
     handshake.greeting.protocol = 1
-    with pytest.raises(HandshakeFailed, match="different protocols, 1 and 2"):
+    with pytest.raises(HandshakeFailed, match="different protocols, 1 and 3"):
         answerer().receive_greeting(handshake.SerializeToString())
 
 

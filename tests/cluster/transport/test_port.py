@@ -1,110 +1,27 @@
-"""The port of links and of gRPC: by the first byte, and what is passed on is passed on whole."""
+"""The port that other nodes connect to accepts whatever comes, and leaves its bytes alone."""
 
 import asyncio
-import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from cluster.transport import port as port_module
 from cluster.transport.frames import CONTROL, preface
-from cluster.transport.port import Caller, PeerPort, first_byte, host_of, is_grpc, is_link
+from cluster.transport.port import Caller, PeerPort, first_byte, host_of
 from tests.cluster.transport.links import run, until
 
 
-@asynccontextmanager
-async def passing() -> AsyncIterator[tuple[PeerPort, int, list[str]]]:
-    """A port that passes everything on to a server that sends back what comes, and the sources that it sees."""
-    sources: list[str] = []
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sources.append("{}:{}".format(*writer.get_extra_info("peername")))
-        writer.write(b"hello ")  # gRPC speaks first, too
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-                if data.endswith(b"bye"):
-                    break
-            writer.close()
-
-    def accepted(caller: Caller) -> None:
-        task = asyncio.get_running_loop().create_task(port.pass_on(caller))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    port = PeerPort(accepted)
-    port.grpc_port = server.sockets[0].getsockname()[1]
-    try:
-        yield port, port.listen("127.0.0.1", 0), sources
-    finally:
-        port.close()
-        port.end_passages()
-        server.close()
-
-
 @pytest.mark.real
-def test_what_is_passed_on_is_passed_on_whole() -> None:
-    """More than all buffers hold, to a side that reads late."""
-
-    async def story() -> None:
-        async with passing() as (port, number, sources):
-            reader, writer = await asyncio.open_connection("127.0.0.1", number)
-            sent = bytes(range(256)) * 40_000 + b"bye"
-            writer.write(sent)
-            await until(lambda: sources)
-            name = writer.get_extra_info("sockname")
-            assert port.source_of(sources[0]) == f"127.0.0.1:{name[1]}"
-            assert await reader.read() == b"hello " + sent
-            writer.close()
-            await until(lambda: port.source_of(sources[0]) == sources[0])
-            assert port.source_of("10.0.0.1:80") == "10.0.0.1:80"
-
-    run(story())
-
-
-@pytest.mark.real
-def test_when_one_side_goes_the_other_one_does() -> None:
-    async def story() -> None:
-        async with passing() as (port, number, sources):
-            reader, writer = await asyncio.open_connection("127.0.0.1", number)
-            assert await reader.readexactly(6) == b"hello "
-            port.end_passages()
-            assert await reader.read() == b""
-            writer.close()
-            _, writer = await asyncio.open_connection("127.0.0.1", number)
-            await until(lambda: len(sources) == 2)
-            writer.transport.abort()
-            await until(lambda: port.source_of(sources[1]) == sources[1])
-
-    run(story())
-
-
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("said", "wanted"),
-    [
-        (preface(CONTROL, is_encrypted=True), (True, False)),
-        (b"PRI * HTTP/2.0", (False, True)),
-        (b"\x16\x03\x01", (False, True)),
-        (b"GET /", (False, False)),
-        (b"", (False, False)),
-    ],
-)
-def test_the_first_byte_decides_and_stays_where_it_is(said: bytes, wanted: tuple[bool, bool]) -> None:
+@pytest.mark.parametrize("said", [preface(CONTROL, is_encrypted=True), b"GET /", b""])
+def test_the_first_byte_stays_where_it_is(said: bytes) -> None:
     async def story() -> None:
         here, there = socket.socketpair()
         with here, there:
             here.setblocking(False)
             there.sendall(said)
             there.shutdown(socket.SHUT_WR)
-            byte = await first_byte(here)
-            assert (is_link(byte), is_grpc(byte)) == wanted
+            assert await first_byte(here) == said[:1]
             assert here.recv(100) == said
 
     run(story())

@@ -5,12 +5,12 @@ import contextlib
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cluster.transport import port, wire
+from cluster.transport import former_protocol
 from cluster.transport.frames import (
+    CALL_PAYLOAD_BYTES_MAX,
     CONTROL,
     DATA,
     HANDSHAKE_BYTES_MAX,
@@ -31,10 +31,9 @@ from cluster.transport.interface import (
 )
 from cluster.transport.introductions import greet, new_opener
 from cluster.transport.link_stream import LinkStream, dial
-from cluster.transport.peer_pb2 import Handshake
+from cluster.transport.peer_pb2 import Handshake, Request
 from cluster.transport.security import Security
 from cluster.transport.stream import StreamEnded
-from cluster.transport.wire import MESSAGE_BYTES_MAX, OutgoingStream, open_channel
 from tests.cluster.transport.links import Node, link, run, until
 from tests.kit import certificates
 
@@ -103,8 +102,8 @@ def test_without_a_certificate_of_the_authority(certs: Path, tmp_path: Path, rog
             first.transport.connect("rabbit@n2", rogue.address)
             rogue.transport.connect("rabbit@n1", first.address)
             await until(lambda: first.lines and rogue.lines)
-            with pytest.raises(Unreachable):
-                await rogue.transport.call(first.address, b"join", 1)
+            with pytest.raises(PeerRefused, match="certificate"):
+                await rogue.transport.call(first.address, b"join", 20)
             assert first.hellos == rogue.hellos == []
 
     run(story())
@@ -208,10 +207,6 @@ def test_garbage_at_the_port(garbage: bytes, kind: str, certs: Path) -> None:
     run(story())
 
 
-def raw_channel(node: Node) -> Any:
-    return open_channel(node.address, "", Security(), LinkOptions())
-
-
 async def stranger(node: Node, kind: Kind = Kind.CONTROL) -> LinkStream:
     """A stream to a node without certificates, before its handshake."""
     return await dial(node.address, node.name_, kind, Security(), LinkOptions())
@@ -231,22 +226,17 @@ def test_a_handshake_that_goes_wrong() -> None:
     async def story() -> None:
         options = LinkOptions(handshake_s=0.3)
         async with Node("n1", SECRET, options) as first, Node("n2", SECRET) as second:
-            channel = raw_channel(first)
             for message in (b"", b"nonsense", bytes(16_000)):
-                for stream in (
-                    await stranger(first, Kind.CONTROL),
-                    await stranger(first, Kind.DATA),
-                    OutgoingStream(channel, Kind.CALL, ""),
-                ):
+                for kind in Kind:
+                    stream = await stranger(first, kind)
                     await stream.write(message)
                     assert Handshake.FromString(await stream.read()).refusal
                     with pytest.raises(StreamEnded):
                         await stream.read()
-            for silent in (await stranger(first), OutgoingStream(channel, Kind.CALL, "")):
+            for kind in Kind:
                 with pytest.raises(StreamEnded):
-                    await silent.read()
+                    await (await stranger(first, kind)).read()
             assert "refused a link from 127.0.0.1: its handshake took too long" in first.lines
-            await channel.close()
             await link(first, second)
             assert len(first.lines) == len(set(first.lines)) <= 4
 
@@ -316,7 +306,7 @@ def test_another_version_of_the_wire(certs: Path) -> None:
             with pytest.raises(HandshakeFailed, match="one of the nodes has certificates"):
                 await dial(first.address, "n1", Kind.DATA, certificates.of(certs, "rabbit@n2"), LinkOptions())
             assert first.lines == [
-                "refused a link from 127.0.0.1: the nodes speak different protocols, 3 and 2",
+                "refused a link from 127.0.0.1: the nodes speak different protocols, 4 and 3",
                 "refused a link from 127.0.0.1: one of the nodes has certificates and the other one has none",
             ]
         answers = [bytes(newer), b"\0\0\6\4\0\0\0\0\0"]
@@ -329,7 +319,7 @@ def test_another_version_of_the_wire(certs: Path) -> None:
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        for text in ("the nodes speak different protocols, 3 and 2", "it has no links of protocol 2"):
+        for text in ("the nodes speak different protocols, 4 and 3", "it has no links of protocol 3"):
             with pytest.raises(HandshakeFailed, match=text):
                 await dial(address, "n1", Kind.CONTROL, Security(), LinkOptions())
         server.close()
@@ -337,24 +327,26 @@ def test_another_version_of_the_wire(certs: Path) -> None:
     run(story())
 
 
-def test_a_node_whose_links_are_streams_of_grpc_reads_why_there_are_none() -> None:
-    """Protocol 1."""
+def test_a_node_of_protocol_1_reads_why_it_is_refused() -> None:
+    """Its links are streams of gRPC, whose error has the reason; with TLS only the log of the other node has it."""
+    grpc = pytest.importorskip("grpc.aio")
 
     async def story() -> None:
         async with Node("n1") as first:
-            channel = raw_channel(first)
-            for kind in (Kind.CONTROL, Kind.DATA):
-                stream = OutgoingStream(channel, kind, "n1")
-                opener = Opener(Identity("n2", "id"), kind, "n1", b"", bytes(32))
-                await stream.write(opener.greet())
-                with pytest.raises(
-                    HandshakeFailed, match="speak different protocols: its links are of protocol 1"
-                ):
-                    opener.receive_greeting(await stream.read())
-            await channel.close()
+            async with grpc.insecure_channel(first.address, [("grpc.enable_retries", 0)]) as channel:
+                with pytest.raises(grpc.AioRpcError) as failed:
+                    await channel.unary_unary("/fluffle.peer.Peer/control")(b"a greeting", timeout=20)
+            assert former_protocol.REASON in str(failed.value.details())
+            await until(lambda: first.lines)
+            refused = f"refused a link from 127.0.0.1: {former_protocol.REASON}; or it is no node"
+            assert first.lines == [refused]
+            reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
+            writer.write(b"\x16\x03\x01")
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+            assert first.lines == [refused]
             assert first.hellos == []
-            [line] = first.lines
-            assert line.startswith("refused a link from 127.0.0.1: its links are of protocol 1")
 
     run(story())
 
@@ -398,33 +390,9 @@ def test_a_member_gets_through_a_flood_of_handshakes(say: str) -> None:
                 connections[-1][1].write(said)
             assert await second.transport.call(first.address, b"x", 10) == b"n2 asks x"
             await link(first, second)
-            if say != "half of HTTP/2":  # gRPC gives these its own time
-                with contextlib.suppress(ConnectionResetError):
-                    while await asyncio.wait_for(connections[0][0].read(1000), 20):
-                        pass
-            for _, writer in connections:
-                writer.close()
-
-    run(story())
-
-
-def test_a_flood_of_connections_to_grpc_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For one more the one goes that was quiet for longest."""
-    monkeypatch.setattr(port, "PASSED_MAX", 3)
-
-    async def story() -> None:
-        async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
-            connections = []
-            for _ in range(4):
-                reader, writer = await asyncio.open_connection("127.0.0.1", first.port)
-                writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
-                assert await reader.read(9)  # gRPC's settings
-                connections.append((reader, writer))
             with contextlib.suppress(ConnectionResetError):
                 while await asyncio.wait_for(connections[0][0].read(1000), 20):
                     pass
-            assert await second.transport.call(first.address, b"x", 10) == b"n2 asks x"
-            assert not connections[3][0].at_eof()
             for _, writer in connections:
                 writer.close()
 
@@ -462,14 +430,20 @@ def test_a_call_that_is_too_big() -> None:
 
     async def story() -> None:
         async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
-            options = [("grpc.max_send_message_length", -1)]
-            channel = wire.grpc.aio.insecure_channel(first.address, options=options)
-            stream = OutgoingStream(channel, Kind.CALL, "")
-            with contextlib.suppress(StreamEnded):
-                await stream.write(bytes(MESSAGE_BYTES_MAX + 1))
-            with pytest.raises(StreamEnded):
-                await stream.read()
-            await channel.close()
+            for size, text in (
+                (CALL_PAYLOAD_BYTES_MAX + 1, "a frame of 1,049,601 bytes, more than 1,049,600"),
+                (1024 * 1024 + 1, "a call of 1,048,577 bytes"),
+            ):
+                stream = await member(second, first, Kind.CALL)
+                stream.open(lambda _: None)
+                if size > CALL_PAYLOAD_BYTES_MAX:
+                    stream._write(size.to_bytes(4, "big") + bytes([FrameType.MESSAGE]) + bytes(4))
+                else:
+                    stream.send(Request(body=bytes(size)).SerializeToString())
+                with pytest.raises(StreamEnded):
+                    await stream.ended()
+                await until(lambda: first.lines)
+                assert first.lines.pop() == f"refused node 'n2' at 127.0.0.1: it breaks the protocol: {text}"
             await link(first, second)
             with pytest.raises(PeerRefused, match="the answer has 1,500,000 bytes, more than 1,048,576"):
                 await second.transport.call(first.address, b"big", 10)
@@ -491,6 +465,7 @@ def test_a_peer_that_breaks_the_protocol_is_told_off() -> None:
                 (Kind.CONTROL, [b"\xff\xff"]),
                 (Kind.DATA, [b"\xff\xff"]),
                 (Kind.DATA, [b"", b"a batch"]),
+                (Kind.CALL, [b"\xff\xff"]),
             ):
                 stream = await member(second, first, kind)
                 stream.open(lambda _: None)
@@ -503,22 +478,14 @@ def test_a_peer_that_breaks_the_protocol_is_told_off() -> None:
             stream.open(lambda _: None)
             with pytest.raises(StreamEnded):
                 await stream.ended()
-            channel = raw_channel(first)
-            call = OutgoingStream(channel, Kind.CALL, "")
-            opener = new_opener(second.transport.identity, Kind.CALL, "n1", b"")
-            await greet(call, opener, second.admit, 20)
-            await call.write(b"\xff\xff")
-            with pytest.raises(StreamEnded):
-                await call.read()
             await until(lambda: len(first.lines) == 5)
             assert [line.rpartition(": ")[2] for line in first.lines] == [
                 "a control message that cannot be read",
                 "an opening that cannot be read",
                 "a batch before its opening was answered",
-                "a second handshake",
                 "a call that cannot be read",
+                "a second handshake",
             ]
-            await channel.close()
 
     run(story())
 

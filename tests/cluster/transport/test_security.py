@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.transport.security import Security, SecurityError, certified_names, names_in
+from cluster.transport.security import Security, SecurityError, names_in
 from tests.kit.certificates import make
 
 
@@ -44,20 +44,8 @@ def test_a_secret_is_not_shown(tmp_path: Path) -> None:
     assert "canary" not in repr(read)
 
 
-def test_names_that_a_certificate_vouches_for() -> None:
-    """Contract: the common name, DNS names and URIs; an address is no name of a node."""
-    properties = {
-        "x509_common_name": [b"rabbit@n1"],
-        "peer_dns": [b"n1", b"n1.example.org"],
-        "peer_uri": [b"spiffe://rabbits/n1"],
-        "peer_ip": [b"127.0.0.1"],
-    }
-    assert certified_names(properties) == {"rabbit@n1", "n1", "n1.example.org", "spiffe://rabbits/n1"}
-    assert certified_names({}) == frozenset()
-
-
 def test_names_in_a_certificate_as_ssl_decodes_it() -> None:
-    """Contract: the same names as gRPC's."""
+    """A certificate vouches for its common name, DNS names and URIs; an address is no name of a node."""
     certificate = {
         "subject": ((("organizationName", "rabbits"),), (("commonName", "rabbit@n1"),)),
         "subjectAltName": (("DNS", "n1"), ("URI", "spiffe://rabbits/n1"), ("IP Address", "127.0.0.1")),
@@ -71,5 +59,9 @@ def test_the_key_of_a_context_is_on_no_disk(tmp_path: Path) -> None:
     read = security(tmp_path)
     for file in ("ca.pem", "n1.pem", "n1.key"):
         (tmp_path / file).unlink()
-    assert read.server_context.verify_mode is read.client_context.verify_mode is ssl.CERT_REQUIRED
+    for is_host_checked in (False, True):
+        context = read.client_context(is_host_checked=is_host_checked)
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert context.check_hostname is is_host_checked
+    assert read.server_context.verify_mode is ssl.CERT_REQUIRED
     assert read.server_context is read.server_context

@@ -41,9 +41,7 @@ class Node:
         )
         self.config = SimpleNamespace(data_dir=str(data), cluster=options, node_name=self.name)
         self.roster = SimpleNamespace(identity=NodeIdentity(self.name, "id1", "disc"))
-        self.links = SimpleNamespace(
-            address="h:1", transport=SimpleNamespace(security=SimpleNamespace(has_certificates=False))
-        )
+        self.links = SimpleNamespace(address="h:1")
         self.calls = self
         self.logger = logging.getLogger("test")
         self.process = SimpleNamespace(wait_is=lambda text: None)

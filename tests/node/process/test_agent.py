@@ -175,13 +175,23 @@ def test_a_second_agent_on_the_directory_is_refused_also_while_the_app_is_stoppe
     asyncio.run(run())
 
 
-def test_a_node_without_cluster_settings_imports_neither_grpc_nor_raft(directory: Path) -> None:
+def test_a_node_without_cluster_settings_imports_neither_links_nor_raft(directory: Path) -> None:
     code = (
         "import sys, node.process.agent, node.agent.operations; "
-        "print(sorted(m for m in ('grpc', 'pysyncobj', 'google.protobuf') if m in sys.modules))"
+        "print(sorted(m for m in ('cluster.transport.transport', 'pysyncobj', 'google.protobuf') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_node_of_a_cluster_imports_no_cryptography(directory: Path) -> None:
+    """PySyncObj would, for links that nodes don't use: 5 MB."""
+    code = (
+        "import sys, node.clustering.cluster; "
+        "print('pysyncobj' in sys.modules, sorted(m for m in ('grpc', 'cryptography') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True []"
 
 
 def test_local_log_is_what_a_broker_alone_has() -> None:
