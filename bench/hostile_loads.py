@@ -353,7 +353,7 @@ def _half_open(host: str, port: int) -> socket.socket:
 
 
 _STREAM_OPENED: Final = b"\xf1links\x03\x01"
-"""The bytes with which a node opens a control stream: magic, version of the wire, kind. Source: docs/internals/links.md."""
+"""The bytes with which a node opens a control stream: magic, version of the wire, kind (docs/internals/links.md)."""
 
 
 # --- sending ---

@@ -235,8 +235,8 @@ LIBRARIES: Final = {
     "cluster.mirror": ("google",),
     "spark_ops.planning": ("numpy", "scipy"),
 }
-"""What a pure part may use beside that: protobuf; the core of Raft, which is imported without what it does not need, and
-whose pickles are read by a reader of our own; arrays of a million queues."""
+"""What a pure part may use beside that: protobuf; the core of Raft, which is imported without what it does not need,
+and whose pickles are read by a reader of our own; arrays of a million queues."""
 
 KNOTS: Final = (
     {
