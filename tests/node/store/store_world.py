@@ -52,7 +52,7 @@ SMALL_PARTS = {
 """With these, what is mostly one job becomes many, and other work comes in between."""
 
 _VERSION_AT = 4
-"""Where a file's header has its version."""
+"""A file's header has its version at this offset."""
 
 EXPIRY_TOLERANCE_S = 0.002
 
@@ -125,7 +125,7 @@ class Queue:
 
 
 class Confirm:
-    """Who waits: remembers what must be safe when it is settled."""
+    """A publisher that waits for a confirm remembers what must be safe when it is settled."""
 
     def __init__(self, kept: Sequence[Message], gone: Sequence[Message]) -> None:
         self._kept = kept
@@ -190,7 +190,7 @@ class World:
         self.leave_nothing()
 
     def turn(self) -> None:
-        """What a loop does in a turn; then the disk goes on for a while."""
+        """Act at random, run a turn of the store as a loop does, and let the disk go on for a while."""
         random = self.random
         for _ in range(random.choice((1, 1, 2, 3, 6))):
             self._act()
@@ -275,7 +275,7 @@ class World:
         return path
 
     def _forgive(self, path: str) -> None:
-        """What a file says need not be so any more: it may be there, or gone, or back."""
+        """Expect nothing of the messages in a damaged file: they may be there, or gone, or back."""
         self.damaged_paths.add(path)
         directory = path.rpartition("/")[0]
         for queue in self.queues:
@@ -432,7 +432,7 @@ class World:
             assert abs(run.expiry + self.store.epoch_s - message.expires_at_s) <= EXPIRY_TOLERANCE_S, message
 
     def leave_nothing(self) -> None:
-        """When all messages are done with, nothing is left on the disk but what is being written."""
+        """Check that nothing is left on disk but what is being written, once all messages are done with."""
         for queue in self.queues:
             for message in queue.live:
                 if message.is_indexed:

@@ -338,7 +338,7 @@ def churn(node: Node, rounds: int) -> None:
 
 
 def test_a_file_that_has_grown_is_compacted() -> None:
-    """What it says stays; its size doesn't."""
+    """Compaction keeps the durable objects of the file and makes it short."""
     node = Node(SimulatedDisk(), compact_min_bytes=4000)
     node.submit(PutVhost("/"), *(queue(name) for name in "abc"))
     churn(node, 100)
@@ -427,7 +427,7 @@ def test_what_a_compaction_left_behind_is_removed() -> None:
 def test_nothing_answered_is_lost_whenever_the_power_goes(
     history: list[Command[Any]], seed: int, compact_min_bytes: int, is_killed: bool
 ) -> None:
-    """What is there after a crash is the durable part after some command, and no answered one came later.
+    """A crash leaves the durable part after some command, and no answered command came later.
 
     And so again after a second crash.
     """

@@ -46,7 +46,7 @@ class Node:
     dirty: int = 0
     reports: list[tuple[str, int, str]] = field(default_factory=list)
     later: list[Callable[[], None]] = field(default_factory=list)
-    """What is to be called after a pause."""
+    """These calls are to be made after a pause."""
 
     def __post_init__(self) -> None:
         self.persistent = MessageStore("messages", self.disk)
@@ -80,7 +80,7 @@ class Node:
         self.disk.settle()
 
     def turn(self, index: QueueIndex) -> None:
-        """What the store does at the end of a turn."""
+        """Execute the steps of both message stores and of the index, as the store does at the end of a turn."""
         self.execute([*self.persistent.take_steps(), *self.transient.take_steps(), *index.take_steps()])
 
     def scan(self, index: QueueIndex, segment: int, first: int = 0, last: int = NO_LIMIT) -> list[Absent]:
@@ -216,7 +216,7 @@ def test_an_entry_ends_with_its_segment(node: Node) -> None:
 
 
 def test_stored_contents_of_mixed_sizes_are_cut_by_size(node: Node) -> None:
-    """What is in the message store has one size; the ids go on."""
+    """Entries of stored contents are cut so that each has one size; the ids go on."""
     index = node.index()
     keep(node, index, 1, LARGE, LARGE, LARGE + b"!", LARGE)
     entries, _, _ = index.take_operations()
@@ -340,7 +340,7 @@ def test_a_checkpoint_writes_the_oldest_first(node: Node) -> None:
 
 
 def test_paging_kept_messages_writes_all_below_them(node: Node) -> None:
-    """What is kept gets to segments in order; what is there is not written again."""
+    """Paging kept messages out writes those below them first, and none of them twice."""
     index = node.index()
     runs = [keep(node, index, seq, b"m", expiry=seq) for seq in range(1, 5)]
     index.page_out([runs[2]])
@@ -507,7 +507,7 @@ def test_one_reading_drops_the_references_of_several_clearings(node: Node) -> No
 
 
 def test_a_mirror_keeps_older_messages_after_newer_ones(node: Node) -> None:
-    """What it lacked comes late: it is journaled as it comes, and written in order."""
+    """Older messages that a mirror lacked are journaled as they come, and written in order."""
     index = node.index()
     keep(node, index, 10, b"new")
     keep(node, index, 2, b"old", b"old")
@@ -545,7 +545,7 @@ def test_drop_lets_go_of_everything(node: Node) -> None:
 
 
 def test_a_drop_is_told_even_if_there_is_nothing(node: Node) -> None:
-    """So that the store lets go of the index."""
+    """A drop of an empty index is told too, so that the store lets go of the index."""
     node.index().drop()
     assert node.dirty == 1
 
@@ -605,7 +605,7 @@ def test_absents_of_one_record_share_a_read(node: Node) -> None:
 
 @pytest.mark.parametrize("body", [b"m", b"other sizes"])
 def test_what_is_forgotten_during_a_scan_is_not_found(node: Node, body: bytes) -> None:
-    """Where sizes differ the file is read once more."""
+    """A scan leaves out what is forgotten meanwhile; where sizes differ it reads the file once more."""
     index = node.index(durable=False)
     index.page_out([passing(1, b"m", b"m", b"m", body)])
     found: list[Absent] = []
@@ -637,7 +637,7 @@ def test_deliveries_are_told_apart(node: Node) -> None:
 
 
 def test_deliveries_come_behind_their_messages(node: Node) -> None:
-    """What is not in the segment yet gets there first."""
+    """Deliveries are written behind their messages, which get to the segment first."""
     index = node.index()
     keep(node, index, 1, b"a")
     index.delivered(range(1, 2), 1)
@@ -681,7 +681,7 @@ def test_a_damaged_record_costs_its_messages_only(node: Node) -> None:
 
 @pytest.mark.parametrize("size", [0, 4, 30])
 def test_a_file_that_was_cut_off(node: Node, size: int) -> None:
-    """What is behind the cut is lost, and nothing crashes."""
+    """Messages behind the cut are reported as unreadable, and nothing crashes."""
     index = node.index()
     index.page_out([keep(node, index, 1, b"m")])
     node.turn(index)
@@ -797,7 +797,7 @@ def test_one_stored_content_that_is_damaged_is_the_only_unreadable_one(node: Nod
 
 @dataclass
 class Message:
-    """What the model knows of a message that the index knows and that isn't forgotten."""
+    """The model keeps this of a message that the index knows and that isn't forgotten."""
 
     body: bytes
     expiry: float

@@ -63,7 +63,7 @@ def test_messages_of_the_journal_go_to_segments_and_the_journal_goes() -> None:
 
 
 def test_a_run_over_several_segments_is_cut() -> None:
-    """Also where all of it is alive."""
+    """A run over several segments is cut into a page for each, also where all of it is alive."""
     files = Files()
     bodies = [bytes([65 + n]) for n in range(ENTRIES + 4)]
     files.journal(enqueue(ENTRIES - 2, *bodies), is_clean=True)
@@ -184,7 +184,7 @@ def test_several_journal_files_and_queues() -> None:
 
 
 def test_the_log_is_told_in_a_line() -> None:
-    """How much there was, and how the node had ended."""
+    """The log is told in one line how much there was and how the node had ended."""
     files = Files()
     files.journal(enqueue(1, b"abc"), is_clean=True)
     result, _ = files.recover()
@@ -548,7 +548,7 @@ def write_history(
 
 
 def within(operation: Operation, seqs: range) -> Operation | None:
-    """What of an operation concerns some numbers."""
+    """Return the part of an operation that concerns some numbers, or None."""
     if isinstance(operation, Enqueue):
         low, high = max(operation.first_seq, seqs.start), min(operation.seqs.stop, seqs.stop)
         return operation[low - operation.first_seq : high - operation.first_seq] if low < high else None
@@ -565,7 +565,7 @@ def within(operation: Operation, seqs: range) -> Operation | None:
 def expected(
     operations: list[tuple[str, Operation]], uid: str, is_clean: bool
 ) -> dict[int, tuple[object, int]]:
-    """What must be there after a recovery."""
+    """Return the bodies and delivery counts that must be there after a recovery, by number."""
     told = told_by(operation for owner, operation in operations if owner == uid)
     if is_clean:
         return dict(told)
@@ -636,7 +636,7 @@ def test_a_recovery_may_be_cut_short_anywhere(
 
 
 def test_a_node_that_was_killed_has_left_what_was_never_synced() -> None:
-    """What recovery relies on it makes safe, before the journal goes."""
+    """Recovery makes the files safe that it relies on, before the journal goes."""
     files = Files()
     files.journal(enqueue(1, b"a"))
     files.disk.sync_all()

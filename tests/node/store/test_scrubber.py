@@ -1,4 +1,4 @@
-"""What has rotted on disk is found before somebody needs it, at a rate, and what only changes is not."""
+"""Rot on disk is found at a rate before somebody needs it, and files that only change are not reported."""
 
 from collections.abc import Callable
 from random import Random
@@ -105,7 +105,7 @@ def test_rot_in_a_segment(ratio: float) -> None:
 
 
 def test_a_segment_that_was_cut_off() -> None:
-    """What is behind the cut is missed."""
+    """Messages whose record was cut off are reported as unreadable."""
     world = World()
     world.stored(1, *[b"message"] * 7)
     path = segment(1, 0)
@@ -124,7 +124,7 @@ def test_a_file_that_is_gone() -> None:
 
 
 def test_rot_in_the_message_store() -> None:
-    """Whose contents they are is told, of all queues that have them, be they in segments or not yet."""
+    """Damage in the message store is told to all queues that have the contents, be they in segments or not yet."""
     world = World()
     world.stored(1, *[LARGE] * 4)
     world.keep(2, *[LARGE] * 4)
@@ -302,7 +302,7 @@ def test_what_goes_or_grows_while_it_is_read() -> None:
 
 
 def test_files_of_the_message_store_that_are_merged_while_they_are_read() -> None:
-    """What was copied elsewhere is not missed."""
+    """Contents that a merge has copied elsewhere are not reported as missing."""
     world = World(store_file_bytes=8000)
     alive = [seq for _ in range(60) for seq in world.stored(1, LARGE, LARGE)]
     before = set(world.disk.paths())

@@ -1,4 +1,4 @@
-"""What is known to have been safe never says more than is true, whatever fails: nothing is missed that was removed."""
+"""The record of what was safe says no more than is true, whatever fails: nothing is missed that was removed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -59,14 +59,14 @@ def assert_all_is_there(found: RecoveredStore) -> None:
 
 
 def checkpoint(bench: Bench) -> None:
-    """What the first queue has goes to segments, and its journal file goes."""
+    """Move what the first queue has to segments, so that its journal file goes."""
     bench.settle()
     bench.keep(2, b"x")
     bench.settle()
 
 
 def lives() -> Iterator[Callable[[Bench], None]]:
-    """What becomes of a segment that is known to be safe."""
+    """Yield what may become of a segment that is known to be safe."""
 
     def goes(bench: Bench) -> None:
         bench.forget(1, 1, 2, 3)
@@ -95,7 +95,7 @@ def lives() -> Iterator[Callable[[Bench], None]]:
 def test_a_segment_that_was_removed_is_not_missed_after_a_power_loss(
     life: Callable[[Bench], None], reorders: bool
 ) -> None:
-    """That it goes is safe before it goes: the number may soon be that of a shorter file."""
+    """The removal of a segment is safe before it goes: its number may soon be that of a shorter file."""
     for seed in range(60):
         bench = Bench(journal_file_bytes=100)
         bench.keep(1, b"a" * 50, b"b" * 50, b"c" * 50)
@@ -193,7 +193,7 @@ def test_a_loss_is_known_though_the_segment_goes() -> None:
 
 
 def damages() -> Iterator[Callable[[Files], None]]:
-    """What may have become of three messages of a copy, of which the second was safe."""
+    """Yield what may have become of three messages of a copy, of which the second was safe."""
 
     def is_in_its_segment(files: Files) -> None:
         path = files.segment(0, enqueue(1, b"a"), enqueue(2, b"b"), enqueue(3, b"c"))
@@ -315,7 +315,7 @@ def full_disk(*, is_damaged: bool = False) -> Files:
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_node_starts_on_a_full_disk(is_damaged: bool) -> None:
-    """What ends with the node makes the room that it takes to note that it goes."""
+    """Removing what ended with the node makes the room for the record of its removal."""
     files = full_disk(is_damaged=is_damaged)
     store = Store(files.disk, StoreOptions(segment_entries=ENTRIES), Timers())
     found = recover(files.disk, store, files.records, now=lambda: 0.0, copies=[UID])
