@@ -1,4 +1,4 @@
-"""What `list_queues` and `list_rings` say of queues, from the metadata and what homes tell."""
+"""`list_queues` and `list_rings` show queues from the metadata and from what their homes tell."""
 
 from dataclasses import replace
 from types import SimpleNamespace

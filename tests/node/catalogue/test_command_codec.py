@@ -62,7 +62,7 @@ def test_a_field_that_an_older_version_did_not_write_has_its_default() -> None:
 
 
 def test_objects_within_objects() -> None:
-    """Also there a field may be missing, and an unknown one is refused."""
+    """A field may be missing in a nested object too, and an unknown one is refused."""
     text = b'{"command":"SetUserLimits","name":"u","limits":%s}'
     command = decode_command(text % b'{"max_channels":1}')
     assert command.limits == UserLimits(None, 1)  # type: ignore[attr-defined]

@@ -56,7 +56,7 @@ def test_who_made_a_vhost_is_kept() -> None:
 
 
 def test_transient_and_exclusive_objects_are_not_in_it() -> None:
-    """Nor are the bindings that have one at an end; a queue keeps its uid and arguments."""
+    """Transient and exclusive objects and their bindings are left out; a queue keeps its uid and arguments."""
     kept: list[Command[object]] = [
         PutVhost("/"),
         DeclareExchange("/", "x", "topic", durable=True),

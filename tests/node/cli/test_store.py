@@ -77,7 +77,7 @@ class DataDir:
 
 
 def metadata_bytes() -> bytes:
-    """What a node writes when the two queues are declared."""
+    """Return the metadata log that a node writes when the two queues are declared."""
     disk, catalogue = SimulatedDisk(), Catalogue()
     metadata = MetadataLog(disk, catalogue)
     metadata.load(lambda command, answer: answer(catalogue.apply(command)), lambda *damage: None)
@@ -106,7 +106,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int
 
 
 def dumped(capsys: pytest.CaptureFixture[str], data: DataDir, *options: str) -> list[dict[str, Any]]:
-    """What `dump` says of a store that is whole."""
+    """Return the rows that `dump` prints for an undamaged store."""
     code, lines, errors = run(capsys, "dump", data.path, *options)
     assert (code, errors) == (0, "")
     return [json.loads(line) for line in lines]
@@ -257,7 +257,7 @@ def test_dump_of_one_queue(capsys: pytest.CaptureFixture[str], data: DataDir) ->
 
 
 def test_dump_goes_on_around_damage(capsys: pytest.CaptureFixture[str], data: DataDir) -> None:
-    """And says so."""
+    """`dump` prints the messages around damage and reports the damaged file."""
     data.segment(enqueue(1, b"a"), enqueue(2, b"b"))
     data.flip(f"queues/{UID}/0.idx", 30)
     code, lines, errors = run(capsys, "dump", data.path)

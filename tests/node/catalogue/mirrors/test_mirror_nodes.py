@@ -1,4 +1,4 @@
-"""Which nodes get a copy (amqp-behaviour §9.2, §9.3; reliability §2.2)."""
+"""Policies choose the nodes that get a copy (amqp-behaviour §9.2, §9.3; reliability §2.2)."""
 
 from dataclasses import replace
 from typing import Any

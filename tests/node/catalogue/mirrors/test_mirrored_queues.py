@@ -598,7 +598,7 @@ class Aim:
     two: int
 
     def command(self, catalogue: Catalogue) -> Command[Any]:
-        """What it is now."""
+        """Return the command that this random step stands for, given the catalogue's present state."""
         queue = catalogue.queue("/", self.queue)
         node = catalogue.member(self.node)
         incarnation = 0 if node is None else node.incarnation - (self.one == 0)
@@ -653,7 +653,7 @@ _commands: st.SearchStrategy[Command[Any]] = st.one_of(
 
 
 def check(catalogue: Catalogue) -> None:
-    """What holds of each mirrored queue, whatever happened."""
+    """Check the invariants of each mirrored queue, which hold whatever happened."""
     for queue in catalogue.queues("/"):
         view = queue.view
         if view is None:

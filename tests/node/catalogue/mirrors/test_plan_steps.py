@@ -337,7 +337,7 @@ _EVENTS = st.one_of(
 
 
 def _ring_does(cluster: Cluster, roll: int) -> None:
-    """What copies do by themselves: one of what can be."""
+    """Apply one of the changes that copies can make by themselves, chosen by `roll`."""
     view = cluster.view
     changes: list[ViewChange] = [ActivateMirror(each.id) for each in view.ring if each.status == "joining"]
     changes += [
@@ -443,7 +443,7 @@ def test_a_drop_of_the_policys_is_of_the_view_that_was_seen() -> None:
 
 
 def test_a_transfer_and_an_addition_of_others() -> None:
-    """What others change meanwhile is what the next step is judged by."""
+    """The next step of a plan is judged by the view as others have changed it meanwhile."""
     cluster = Cluster()
     heir = cluster.view.member_on(B)
     assert heir is not None

@@ -257,7 +257,7 @@ def test_synchronised_while_flushing() -> None:
 
 
 def test_no_copy_is_given_up_while_there_is_no_master() -> None:
-    """What the dead master wanted is not done any more."""
+    """A mirror is not dropped at the wish of a master that has died."""
     assert changed(killed(three(), 1), DropMirror(2)) is None
 
 
@@ -297,7 +297,7 @@ def test_transfer_to_who_must_not_be_master() -> None:
 
 
 def test_who_handed_over_dies() -> None:
-    """When it is erased all has heard its last word."""
+    """A master that handed over and died is erased once all have heard its last word."""
     view = killed(after(three(), TransferMaster(1, 2)), 1)
     assert (view.master, view.previous, view.state) == (2, 1, "live")
     view = after(view, EraseMirror(1, 2))
@@ -348,7 +348,7 @@ def all_down() -> View:
 
 
 def test_an_older_version_took_the_last_master_at_once() -> None:
-    """What its log says must come to what it came to then: nothing was kept."""
+    """The log of an older version leads to the state that it led to then: the last master was taken, nothing kept."""
     view = after(all_down(), OfferCopy(B, 5, 100))
     assert view.state == "down"
     assert after(view, OfferCopy(A, 6, 9)).master_node == A
@@ -406,7 +406,7 @@ def test_the_others_keep_theirs_until_a_mirror_is_synchronised() -> None:
 
 
 def test_below_which_number_the_others_have_the_same_messages() -> None:
-    """What the copy that was taken ends with; later ones may have got the same numbers for something else."""
+    """Copies agree below the end of the copy that was taken; later numbers may stand for other messages."""
     view = kept_beside_a()
     assert view.common == 9
     again = after(killed(view, view.master), OfferCopy(A, 8, 20, True))
@@ -502,7 +502,7 @@ class History:
         self.ever = set(ids(self.view))
 
     def see(self, view: View, *, given_up: int = 0) -> None:
-        """What holds of each step."""
+        """Check the invariants of each step from one view to the next."""
         before, self.view = self.view, view
         assert view.version == before.version + 1
         check_members(before, view, self.ever)
@@ -525,7 +525,7 @@ class History:
 
 
 def check_members(before: View, view: View, ever: set[int]) -> None:
-    """Who was removed never comes back, nor does an id; from joining to alive to dead; one of a node."""
+    """Check that members go from joining to alive to dead, that no id comes back, and that a node has one at most."""
     known = {member.id: member for member in before.members}
     steps = {("joining", "alive"), ("alive", "dead")}
     for member in view.members:
@@ -568,7 +568,7 @@ def check_owners(before: View, view: View) -> None:
 
 
 def check_master(before: View, view: View, given_up: int) -> None:
-    """Where there is a master it is alive and synchronised; only by leave of the policy was it not before.
+    """Check that a master is alive and synchronised, and was so before unless the policy gave leave.
 
     given_up: the member whose copy is dropped by its own wish; 0: none.
     """
@@ -706,7 +706,7 @@ def test_who_gives_up_while_flushing() -> None:
 
 
 def test_a_mirror_goes_while_flushing_if_another_one_is_synchronised() -> None:
-    """Who answers for the dead one asks for it, seeing this view: then the other one is there still."""
+    """A mirror is dropped while flushing if another one is synchronised and the request is of this view."""
     flushing = killed(three(), 1)
     view = after(flushing, DropMirror(3, flushing.version))
     assert (view.state, view.synced, view.recoverable) == ("flushing", (1, 2), (A, B))
