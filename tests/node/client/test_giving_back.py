@@ -1,4 +1,4 @@
-"""What a closed channel gives back, by turns."""
+"""A closed channel gives back its messages, consumers and queues by turns."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from tests.kit.world import Client, World
 
 COUNT = 500
 MARGIN_S = 0.006
-"""What else a turn may cost: a piece of 50 deliveries at 0.1 ms."""
+"""A turn may cost this much more: a piece of 50 deliveries at 0.1 ms."""
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def run(scene: Callable[[FakeCluster], Coroutine[Any, Any, None]]) -> FakeCluste
 
 @pytest.mark.parametrize("unknown", [NO_OUTCOME, REPLACED])
 def test_catching_up_goes_on_when_an_answer_is_unknown(unknown: Refused) -> None:
-    """What it asks for changes nothing, so that it may be asked for again."""
+    """The command of catching up changes nothing, so it is submitted again after an unknown answer."""
 
     async def scene(cluster: FakeCluster) -> None:
         cluster.barriers = [unknown, unknown, True]

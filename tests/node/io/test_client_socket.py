@@ -478,7 +478,7 @@ def flood_until_full(server: ServerThread, client: Connection, asked: bytes) -> 
 def test_a_client_that_never_reads_is_no_longer_read_from(
     narrow: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has coming is bounded; when it reads after all it gets every answer, in order."""
+    """Replies to a client that never reads are bounded; when it reads after all it gets every answer, in order."""
     most = 4 * 2**20
     monkeypatch.setattr("node.io.client_socket.UNREAD_REPLIES_MAX_BYTES", most)
     client = Connection(narrow)

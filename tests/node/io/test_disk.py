@@ -87,7 +87,7 @@ class Client:
         )
 
     async def until(self, name: str) -> Any:
-        """What was told of `name`, once it was."""
+        """Wait until `name` is told of, and return what was told."""
         while name not in dict(self.told):
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), TIMEOUT_S)
@@ -160,7 +160,7 @@ def test_jobs_are_executed_and_answered_in_order(tmp_path: Path) -> None:
 def test_pending_bytes_are_those_of_appends_not_yet_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of jobs that fail."""
+    """Pending bytes are those of appends that are not yet executed, also in jobs that fail."""
 
     async def body(client: Client) -> None:
         gate = Gate()
@@ -272,7 +272,7 @@ def test_drain_waits_for_what_answers_bring_up(tmp_path: Path) -> None:
 
 
 def test_close_executes_and_answers_what_there_is(tmp_path: Path) -> None:
-    """Then the directory is free for another node, and the thread is gone."""
+    """Closing a disk executes its jobs, frees the directory for another node and ends the thread."""
 
     async def body() -> None:
         before = set(threading.enumerate())
@@ -400,7 +400,7 @@ def test_a_job_goes_on_where_it_found_no_room(tmp_path: Path, monkeypatch: pytes
 def test_what_reads_and_removes_goes_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Step
 ) -> None:
-    """Where no waiting job needs what it touches; bytes that are in a file already stay what they are."""
+    """Reads and removals go ahead unless a waiting job needs what they touch; bytes in a file stay what they are."""
     room = Room(monkeypatch)
 
     async def body(client: Client) -> None:
@@ -512,7 +512,7 @@ def test_too_many_open_files_are_waited_for(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_end_of_the_node_does_not_wait_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What finds none fails, and so does all that comes after it."""
+    """A job that finds no room while the node ends fails, and so do all that come after it."""
     room = Room(monkeypatch)
 
     async def body(client: Client) -> None:
@@ -555,7 +555,7 @@ def fail(*arguments: Any) -> None:
 def test_an_error_of_writing_breaks_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """That job and every later one that writes fail, be the error gone or not; reading goes on."""
+    """After an error of writing that job and all later ones that write fail, be it gone or not; reading goes on."""
     steps = {
         "fdatasync": Sync("f"),
         "fsync": SyncDir(""),

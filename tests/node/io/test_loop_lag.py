@@ -52,7 +52,7 @@ def test_each_who_watches_misses_nothing(steps: list[float | str]) -> None:
 
 
 def test_what_was_before_counts_for_nobody() -> None:
-    """Who begins to watch sees what comes, and the timer ends with the last."""
+    """A watcher sees only what comes after it began, and the timer ends with the last watcher."""
 
     async def story() -> None:
         lag = LoopLag()

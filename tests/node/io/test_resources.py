@@ -148,7 +148,7 @@ def test_limits_of_control_groups(groups: str, files: dict[str, str], limits: li
 
 @given(st.text(max_size=80), st.text(max_size=10))
 def test_any_text_in_proc_gives_limits(groups: str, content: str) -> None:
-    """What we don't understand is no limit."""
+    """Any text in /proc gives whole numbers as limits; what cannot be understood is no limit."""
     assert all(isinstance(limit, int) for limit in cgroup_limits(groups, lambda path: content))
 
 
@@ -209,7 +209,7 @@ def test_the_memory_alarm() -> None:
 
 
 def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
-    """So that what a flood brings between two looks is little beside the watermark."""
+    """Memory is read more often the less is left, so that a flood brings little between two looks."""
     clock, told = Clock(), Recorder()
     options = MemoryOptions(watermark_absolute_bytes=1000 * MIB)
 
@@ -227,7 +227,7 @@ def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
 
 
 def test_memory_is_looked_at_as_often_as_configured() -> None:
-    """And at once at the start."""
+    """The monitor reads memory at once at the start, then at the configured interval."""
     clock, told = Clock(), Recorder()
     options = MemoryOptions(watermark_relative=0.0, monitor_interval_s=0.5)
     monitor = MemoryMonitor(options, told, total_bytes=1000, rss=lambda: 1, trimmer=Trimmer())

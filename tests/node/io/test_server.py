@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real
 SHUTDOWN_TEXT = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 
 NOISE_S = 8.0
-"""What a busy machine may add to a time that is bounded."""
+"""A busy machine may add this much to a time that is bounded."""
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_stop_closes_the_listeners_first(server: ServerThread) -> None:
 
 
 def test_stop_requeues_and_deletes_as_any_end_does(server: ServerThread) -> None:
-    """What a client held is back in its queue, exclusive queues are gone, before the node is."""
+    """Messages that a client held are back in their queue, and exclusive queues are gone, before the node is."""
     client = Connection(server)
     channel = client.channel(1)
     channel.declare("kept", durable=True)

@@ -1,4 +1,4 @@
-"""How the rows of operations name their arguments, and that those are their functions'."""
+"""Rows of operations name their arguments, and those are their functions'."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""What each operation of the control socket answers in each phase of a node's life: a table, and no phase kills it."""
+"""Each operation of the control socket has its answer in each phase of a node's life, and no phase kills it."""
 
 import asyncio
 import tempfile
@@ -23,7 +23,7 @@ ANSWER_S: Final = 30.0
 
 WAITS_S: Final = 0.5
 """For one that does not come."""
-"""How long an operation may take before it counts as one that waits."""
+"""An operation that takes longer counts as one that waits."""
 
 Phase = Callable[[Path], AbstractAsyncContextManager[Agent]]
 

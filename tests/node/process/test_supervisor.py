@@ -22,7 +22,7 @@ class Ring:
 
 
 class Script:
-    """What starts and stops, and what became of it."""
+    """Starts and stops nodes for a supervisor, and records what became of them."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -166,7 +166,7 @@ def test_a_restart_is_one_restart() -> None:
 
 
 def test_after_a_broker_whose_disk_hangs_none_is_begun() -> None:
-    """That one has the files until the process ends."""
+    """A broker whose disk hangs has the files until the process ends, so no other is begun."""
 
     async def story(script: Script, supervisor: Supervisor) -> None:
         await supervisor.start()

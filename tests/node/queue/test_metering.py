@@ -1,4 +1,4 @@
-"""What queues cost, and what is counted of them for telemetry."""
+"""Queues with a meter count their operations, bytes and time for telemetry."""
 
 from collections.abc import Callable
 from itertools import count
@@ -64,7 +64,7 @@ def account(world: World, name: str = "q") -> Account:
 
 
 def test_without_a_meter_queues_are_plain() -> None:
-    """Who doesn't use it does not pay for it."""
+    """A queue without a meter is a plain `Queue`: whoever does not use it does not pay for it."""
     world = World()
     world.client(1).ask(1, QueueDeclare(queue="q"))
     assert type(world.queue("q")) is Queue

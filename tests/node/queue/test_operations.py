@@ -123,7 +123,7 @@ def test_ranges_come_back(ranges: list[range], count: int) -> None:
 
 @given(st.lists(st.builds(range, st.integers(0, 40), st.integers(0, 40)), max_size=9))
 def test_joined_ranges(ranges: list[range]) -> None:
-    """The same numbers, rising, none touching the next."""
+    """Joined ranges have the same numbers, rise, and do not touch each other."""
     result = joined(ranges)
     assert {seq for part in result for seq in part} == {seq for part in ranges for seq in part}
     assert all(result)

@@ -1,4 +1,4 @@
-"""Which queues and copies give up memory."""
+"""Queues and copies give up memory alike, and those that are gone give up none."""
 
 from node.queue.paging import QUEUE_MIN_BYTES, TURN_MAX_BYTES, Pager
 

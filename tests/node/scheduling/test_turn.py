@@ -1,4 +1,4 @@
-"""What connections take of a turn, by the clock."""
+"""A connection stops when it has used its share of a turn, by the clock."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_a_connection_stops_after_the_message_that_passes_its_share(world: World
 
 
 def test_a_run_of_equal_publishes_stops_too(world: World) -> None:
-    """Where each message is looked at by itself; the rest is published later, in order, and confirmed."""
+    """Each message of a run is looked at by itself; the rest is published later, in order, and confirmed."""
     client = world.client()
     assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
     before = world.cost_s

@@ -1,4 +1,4 @@
-"""What statistics cost: memory of what is idle; steps of a sample, of rows that hold little, of a page."""
+"""Statistics cost little: memory of what is idle; steps of a sample, of rows that hold little, of a page."""
 
 import sys
 import tracemalloc
@@ -33,7 +33,7 @@ def found() -> Watched:
 
 
 def calls(steps: Callable[[], Iterator[Any]]) -> int:
-    """How many functions of Python are called on the way: the same number on any machine, however busy."""
+    """Return how many functions of Python are called on the way: the same number on any machine, however busy."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:
