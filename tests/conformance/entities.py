@@ -1,4 +1,4 @@
-"""What the tests of sections 3 and 6 share: refusals, routes, and users whose rights are read off a name."""
+"""The tests of sections 3 and 6 share these helpers: refusals, routes, and users whose rights are read off a name."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 class Done(NamedTuple):
-    """What a command line did."""
+    """Holds the exit code and the output of a command line."""
 
     code: int
     output: str

@@ -39,7 +39,7 @@ NEXT_LOOK_S = 10.5
 """Until when the server has looked at its disk again: 10 s at the latest."""
 
 SILENCE_S = 0.4
-"""How long nothing must come where something would come at once."""
+"""Nothing must come for this long where something would come at once."""
 
 
 class Alarm:

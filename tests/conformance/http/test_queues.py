@@ -200,7 +200,7 @@ FIELDS = {
 }
 """Of an idle classic queue without mirrors, in a list."""
 DETAILS = {"consumer_details", "deliveries", "incoming"}
-"""What the single object has besides."""
+"""The single object has these keys besides."""
 
 
 @pytest.mark.slow
