@@ -7,7 +7,7 @@ from tests.sim.mirror_world import Timeline, Violation
 
 
 def ledger_of(count: int) -> Ledger:
-    """So many messages of one publisher, numbered as they were published."""
+    """Return a ledger with so many messages of one publisher, numbered as they were published."""
     ledger = Ledger(Timeline(1, ("n1",)))
     for index in range(count):
         ledger.publish("q", "publisher", index, persistent=True, size=40, priority=0)

@@ -1,4 +1,4 @@
-"""Which copies of a queue promise to have all that was confirmed, and whether they do: I8 of reliability §4.12.
+"""Some copies of a queue promise to have all that was confirmed, and must have it: I8 of reliability §4.12.
 
 A copy is named by its node and by what it is called on that node's disk. One that a fault has damaged promises nothing;
 a queue of which no undamaged copy promises anything may lose what it has. A copy that is taken when a queue comes back,
@@ -69,7 +69,7 @@ def promising(record: QueueRecord) -> Iterator[tuple[CopyOf, int]]:
 
 
 class Copies:
-    """What is known of all copies.   damaged: by a fault, or out of reach for good."""
+    """Knows the state of all copies.   damaged: by a fault, or out of reach for good."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LINKS: Final = LinkOptions()
 WINDOW_BYTES: Final = 64 * 1024
-"""What may be on its way on one data stream."""
+"""So much may be on its way on one data stream."""
 
 CONTROL, DATA, ACKS = range(3)
 
@@ -257,7 +257,7 @@ class Links:
             node.later(delay, lambda n=node, s=session, q=is_silent: self._lost(n, name, s, is_silent=q))  # type: ignore[misc]
 
     def _silence_s(self) -> float:
-        """How long it takes until pings without an answer end a control session."""
+        """Return how long it takes until pings without an answer end a control session."""
         return LINKS.ping_timeout_s + self.world.random.uniform(0, LINKS.keepalive_s)
 
     def _lost(self, node: "WorldNode", name: str, session: ControlSession, *, is_silent: bool) -> None:

@@ -99,11 +99,11 @@ class Signal:
 
 
 Script = Generator[Any, Any, Any]
-"""What takes time: gives signals to wait for, any of a tuple, or seconds."""
+"""A script takes time: it gives signals to wait for, any of a tuple, or seconds."""
 
 
 class DiskState:
-    """What is wrong with one disk, whatever process uses it.   failing: kinds of steps that fail for ever."""
+    """Holds what is wrong with one disk, whatever process uses it.   failing: kinds of steps that fail for ever."""
 
     def __init__(self) -> None:
         self.is_hung = False
@@ -541,13 +541,13 @@ class WorldNode(Node):
 
     @property
     def hello(self) -> Hello:
-        """What it says of itself."""
+        """Return the hello with which the node introduces itself."""
         return Hello(
             self.name, self.node_id, CLUSTER_ID, self.incarnation, Admission._field_defaults["version"]
         )
 
     def refusal(self, hello: Hello) -> str | None:
-        """Why another node is not let in."""
+        """Return why another node is not let in; None if it is."""
         known = {name: KnownNode(each.node_id, each.incarnation) for name, each in self.members.items()}
         return Admission(self.name, self.node_id, CLUSTER_ID, known, self.incarnation > 0).refusal(hello)
 
