@@ -29,7 +29,7 @@ def dial(node: NodeProcess, source: str = "") -> socket.socket:
 
 
 def ended(sockets: list[socket.socket], within: float) -> int:
-    """How many of the sockets the node ended in time, whatever it said before."""
+    """Return how many of the sockets the node ended in time, whatever it said before."""
     poll = select.poll()
     waiting = {each.fileno(): each for each in sockets}
     for number in waiting:

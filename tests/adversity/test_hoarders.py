@@ -151,7 +151,7 @@ def test_requeued_in_the_worst_order(node: NodeProcess, siege: Begin) -> None:
 
 
 def test_routes_and_traits_that_never_repeat(node: NodeProcess, siege: Begin) -> None:
-    """What a connection remembers of its publishes: 8,192 routes of 1 KiB, and no more, whatever their properties."""
+    """A connection remembers 8,192 routes of 1 KiB of its publishes and no more, whatever their properties."""
     with siege(peak_mib=8192 // 1024 * 4 + 8):
         attacker = Connection(node)
         attacker.channel(1)

@@ -1,4 +1,4 @@
-"""What a client gets of a queue whose disk can't read some of its messages, and nobody else has them."""
+"""A client gets the readable rest of a queue whose disk can't read some messages that nobody else has."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ class Story:
         self.world.disk.flip_bit(path, int(len(self.world.disk.content(path)) * ratio))
 
     def bodies(self) -> list[bytes]:
-        """What a consumer gets, however long the disk takes."""
+        """Return the bodies that a consumer gets, however long the disk takes."""
         consumer = self.world.client()
         consumer.send(1, BasicConsume(queue="q", consumer_tag="c", no_ack=True, nowait=True))
         for _ in range(10):
@@ -133,7 +133,7 @@ def test_a_purge_of_what_cannot_be_read(arguments: Table) -> None:
 
 
 def test_unreadable_messages_over_a_limit_do_not_hold_it_up() -> None:
-    """What a limit drops from the head may be unreadable: the rest is dead-lettered."""
+    """A limit drops unreadable messages from the head too, and dead-letters the rest."""
     arguments = {"x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr("dead")}
     story = Story(arguments=arguments | {"x-max-length": long(COUNT)})
     world, client = story.world, story.client

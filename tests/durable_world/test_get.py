@@ -148,7 +148,7 @@ def test_deleted_meanwhile() -> None:
 
 
 def test_connection_lost_meanwhile() -> None:
-    """What was read for a client that went stays in the queue, in its place."""
+    """A message that was read for a client that went stays in the queue, in its place."""
     world, client, bodies = ready()
     client.send(1, BasicGet(queue="q"))
     world.settle()
