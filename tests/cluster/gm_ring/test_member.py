@@ -54,7 +54,7 @@ class Log:
         self.said.append("active")
 
     def take(self) -> list[object]:
-        """What was said since the last time."""
+        """Return what was said since the last time."""
         said, self.said = self.said, []
         return said
 

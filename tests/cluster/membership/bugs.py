@@ -55,7 +55,7 @@ class NoticesNoDeath(Membership):
 
 
 class KeepsPartitions(Membership):
-    """What was a partition once stays one."""
+    """A machine with this bug never takes a peer for healed that was once partitioned."""
 
     def _find_partitions(self, now: float) -> None:
         listed = [peer for peer in self._peers.values() if peer.is_partitioned]
@@ -66,7 +66,7 @@ class KeepsPartitions(Membership):
 
 
 class AsksForNoStatus(Membership):
-    """Who has no status of a peer that came back waits until it changes."""
+    """A machine with this bug does not ask for the status of a peer that came back, and waits until it changes."""
 
     def _send_heartbeat(self, peer: KnownNode, now: float) -> None:
         peer.lacks_status = False

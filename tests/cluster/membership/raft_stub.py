@@ -19,13 +19,13 @@ ELECTION_S: Final = (0.4, 1.3)
 
 @dataclass(slots=True)
 class Entry:
-    """What was committed, and what came of it."""
+    """An entry is a committed command with its result and events."""
 
     command: Command[Any]
     result: object
     events: list[Event]
     origin: Hashable | None
-    """Who waits for the result: what it proposes again is not done again."""
+    """The origin waits for the result: what it proposes again is not done again."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Voter:
 
 @dataclass(slots=True)
 class Pending:
-    """What the leader has appended and not yet committed."""
+    """A pending command was appended by the leader and is not yet committed."""
 
     command: Command[Any]
     origin: Hashable | None

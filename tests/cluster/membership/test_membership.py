@@ -597,7 +597,7 @@ def test_a_link_that_is_soon_back_is_no_partition() -> None:
 
 
 def test_the_clock_may_say_anything() -> None:
-    """The same story an hour later on the clock is the same story."""
+    """A story gives the same outputs when the clock shows an hour more."""
 
     def story(booted_s: float) -> list[object]:
         scene = Scene.up("n2", "n3", booted_s=booted_s)

@@ -162,7 +162,7 @@ def test_a_bad_byte_of_the_last_write_is_refused() -> None:
 
 
 def test_a_write_that_was_followed_by_another_was_synced() -> None:
-    """Also when that other one is the note of how far the log is committed, which comes within a second or so."""
+    """A write is known to be synced once anything follows it, even the note of how far the log is committed."""
     disk, second = _journal_with_two_writes()
     journal = _journal(disk)
     journal.setRaftCommitIndex(27)

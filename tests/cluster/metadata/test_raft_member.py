@@ -73,7 +73,7 @@ def test_entries_are_applied_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_leader_counts_itself_for_what_is_synced() -> None:
-    """Also in the tick in which it begins to lead, alone: what it would count might be gone after a power loss."""
+    """A leader does not count its own unsynced entries, even in the tick in which it begins to lead, alone."""
     world = World(1, ("a",))
     process = world.form("a")
     world.run(0.00005)

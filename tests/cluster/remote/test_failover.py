@@ -158,7 +158,7 @@ def test_limit_set_after_the_move_minds_no_old_deliveries(cluster: Cluster) -> N
 
 
 def test_no_ack_messages_on_their_way_come_again(cluster: Cluster) -> None:
-    """What the old master gave to a client that needs no acks, and did not see it taken, is redelivered."""
+    """A message that the old master delivered without acks, and that may not have arrived, is redelivered."""
     client = client_of(cluster["n3"], 1)
     client.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
     client.publish(1, "q", b"1")

@@ -154,7 +154,7 @@ def test_9_1_acks_of_its_deliveries_are_accepted_silently(cluster: Cluster) -> N
 
 @pytest.mark.parametrize("queue", ["d", "t"])
 def test_9_1_publishes_in_flight_are_nacked(cluster: Cluster, queue: str) -> None:
-    """Also where the queue is deleted because its node went."""
+    """Publishes on their way to a node that crashes are nacked, also where its queue is deleted with it."""
     client = client_of(cluster["n1"])
     client.ask(1, ConfirmSelect())
     cluster.is_held = True
@@ -170,7 +170,7 @@ def test_9_1_publishes_in_flight_are_nacked(cluster: Cluster, queue: str) -> Non
 def test_9_1_publishes_in_flight_are_nacked_when_the_node_is_back_at_once(
     cluster: Cluster, queue: str
 ) -> None:
-    """So quickly that nobody saw it go: what counts is the incarnation."""
+    """Publishes in flight are nacked although nobody saw the node go: another incarnation is enough."""
     client = client_of(cluster["n1"])
     client.ask(1, ConfirmSelect())
     cluster.is_held = True
@@ -359,7 +359,7 @@ def test_nonsense_is_reported_once_and_ends_the_stream(cluster: Cluster) -> None
 
 
 def frames_of_a_busy_day() -> list[tuple[str, str, bytes]]:
-    """What two nodes say to each other in the course of every kind of operation."""
+    """Return the frames that two nodes exchange in the course of every kind of operation."""
     cluster = Cluster("n1", "n2")
     cluster.declare("n2", "d", durable=True)
     sent: list[tuple[str, str, bytes]] = []
