@@ -209,7 +209,7 @@ ALLOWED = "import time\ndef test_x():\n    time.sleep(0)\n"
 
 
 def fast(tmp_path: Path, text: str) -> "subprocess.CompletedProcess[str]":
-    """How a test goes that pytest believes to be one of the fast gate."""
+    """Return the run of a test that pytest believes to be one of the fast gate."""
     (tmp_path / "test_made.py").write_text(text)
     (tmp_path / "conftest.py").write_text(
         "from tests.conftest import *\nfrom tests import gates\ngates.FAST = ('test_made',)\n"

@@ -263,7 +263,7 @@ ABOUT_PHASES: Final = ("this command requires", "this command is too early", END
 
 
 async def answer(agent: Agent, operation: str, expected: str) -> str:
-    """How an operation ends: done, also by a refusal for another reason; waits; or refused for the phase, by a text."""
+    """Return how an operation ends: done (or refused for another reason), waiting, or the text refusing the phase."""
     arguments = ARGUMENTS.get(operation, EVERYTHING)
     within_s = WAITS_S if expected == WAITS else ANSWER_S
     try:

@@ -262,7 +262,7 @@ def test_a_mirror_that_synchronises(mirror: tuple[Watched, FakeMirrors, FakeLive
 
 
 def test_the_account_of_a_copy_that_moves_away_stays(mirror: tuple[Watched, FakeMirrors, FakeLive]) -> None:
-    """Or its counters would fall when it comes back, under the same boot_id."""
+    """The account of a copy that moves away stays, or its counters would fall when it comes back in one boot_id."""
     watched, _, _ = mirror
     watched.declare("q")
     watched.client.publish(1, "q", b"x")

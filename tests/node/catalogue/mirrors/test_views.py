@@ -669,7 +669,7 @@ def test_whatever_happens(nodes: int, steps: list[tuple[int, int, int, bool]]) -
 
 
 def test_who_gives_up_leaves_nothing_to_come_back_from() -> None:
-    """What a mirror had is dropped: nobody waits for it, also if the master dies before it is erased."""
+    """The copy of a mirror that gives up is dropped: nobody waits for it, even if the master dies before that."""
     view = after(three(), GiveUp(2))
     assert [(member.id, member.status) for member in view.members] == [
         (1, "alive"),
