@@ -1,4 +1,4 @@
-"""What an operator asks of Fluffle's nodes, over the socket that `fluffle ctl` uses."""
+"""An operator asks Fluffle's nodes over the socket that `fluffle ctl` uses."""
 
 import asyncio
 import json

@@ -38,11 +38,11 @@ ROTTEN: Final = {
 CUT_LEAST_S: Final = 25.0
 """Longer than a lease and the eviction of a mirror, however short the run is."""
 ENDS_S: Final = 20.0
-"""How long a node whose disk has failed may take to end."""
+"""A node whose disk has failed may take this long to end."""
 
 
 class HalfNemesis(MirrorNemesis):
-    """The same, and what leaves one node half alive."""
+    """Injects the faults of mirrored queues, and others that leave one node half alive."""
 
     # --- disks that hang ---
 

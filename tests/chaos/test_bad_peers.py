@@ -345,7 +345,7 @@ def test_two_nodes_with_one_name(trio: list[MemberProcess], processes: ClusterPr
 
 
 def test_another_data_directory(without_n3: list[MemberProcess], processes: ClusterProcesses) -> None:
-    """The same name at the same address: an empty disk in a machine that was repaired."""
+    """A node with a known name and address but an empty disk is refused, as after a repair."""
     n1, n2, n3 = without_n3
     empty = processes.make("n3")
     empty.port, empty.peer_port = n3.port, n3.peer_port

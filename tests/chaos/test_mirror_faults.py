@@ -49,7 +49,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def bad(ledger: Ledger) -> dict[str, int]:
-    """What must be 0, and is not."""
+    """Return the counts that must be 0 and are not."""
     return {name: number for name in MUST_BE_0 if (number := getattr(ledger.count, name))}
 
 

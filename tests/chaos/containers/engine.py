@@ -36,7 +36,7 @@ class EngineMissing(Exception):
 
 
 def compose_command() -> list[str]:
-    """What runs a compose file. Raises: EngineMissing."""
+    """Return the command that runs a compose file. Raises: EngineMissing."""
     if shutil.which("docker-compose"):
         return ["docker-compose"]
     if shutil.which("docker"):
