@@ -27,7 +27,7 @@ LARGE = [body.ljust(300, b".") for body in BODIES]
 
 @pytest.fixture(autouse=True)
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What stores found to be unreadable."""
+    """Return a list that gets what stores find to be unreadable."""
     found: list[Any] = []
     monkeypatch.setattr(DiskNode, "_report", staticmethod(lambda *what: found.append(what)))
     return found
@@ -155,7 +155,7 @@ def test_a_master_without_a_synchronised_mirror_goes_on_without_them() -> None:
 
 
 def test_the_one_that_was_to_take_over_dies() -> None:
-    """Then nobody else has the messages: the queue goes on without them."""
+    """A queue goes on without its damaged messages when the mirror that was to take over dies."""
     cluster = filled("n1", "n2")
     flip(cluster, "n1")
     cluster.is_held = True

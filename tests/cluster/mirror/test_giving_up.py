@@ -43,7 +43,7 @@ def confuse(cluster: DiskCluster, node: str) -> None:
 
 
 def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
-    """What a client gets, in order."""
+    """Return the bodies that a client gets, in order."""
     return [body for body, _ in cluster.contents(node)]
 
 

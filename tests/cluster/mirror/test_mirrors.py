@@ -293,7 +293,7 @@ def test_a_queue_with_messages_everywhere_becomes_mirrored() -> None:
 
 
 def test_acknowledgements_of_before_count_after() -> None:
-    """What clients had when the mirroring began they may still settle."""
+    """Clients may still settle messages that they had when the mirroring began."""
     cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.declare("n1", "q", durable=True)
     client = cluster["n2"].client()
@@ -563,7 +563,7 @@ def test_what_was_recovered_is_dropped_with_its_queue() -> None:
 
 
 def test_copies_that_are_offered_go_with_their_queue() -> None:
-    """The same when a copy has been offered already."""
+    """A copy that was offered is dropped with its queue."""
     cluster = mirrored("n1", "n2")
     publish(cluster, "n1", b"1")
     cluster["n2"].page_out()

@@ -1,4 +1,4 @@
-"""What a node does with one mirrored queue: its roles, who is promoted with what, and when confirms go out.
+"""A replica takes the roles of a node in one mirrored queue: who is promoted with what, and when confirms go out.
 
 Whole brokers with disks. Rows of reliability §1.1 and §2.2; §4.3-§4.8.
 """
@@ -176,7 +176,7 @@ def test_a_master_has_taken_over_when_its_first_broadcast_has_come_round() -> No
 
 
 def test_another_view_does_not_make_it_sooner() -> None:
-    """The same while somebody else dies: what it has to hear is its own broadcast."""
+    """A master has to hear its own broadcast before it has taken over, also while somebody else dies."""
     cluster = mirrored("n1", "n2", "n3", "n4")
     cluster.is_held = True
     cluster.transfer("q", "n3")
@@ -220,7 +220,7 @@ def test_a_master_that_is_it_again_before_it_has_begun(monkeypatch: pytest.Monke
 
 
 def test_each_mastership_tells_the_unsynchronised_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that was master before, and told the same member then."""
+    """A member that is master again tells the unsynchronised anew what there is."""
     cluster = mirrored("n1", "n2", "n3", sync="manual")
     publish(cluster, "n1", b"1")
     cluster.crash("n3")

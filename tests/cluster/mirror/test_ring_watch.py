@@ -1,5 +1,5 @@
-"""What holds up a queue for ever is found and put right: cut links, with a master, without, and while one hands over;
-and disks that hang. Source: reliability §4.9; docs/mirrors.md.
+"""The watch of a ring puts right what would hold up a queue for ever: cut links, with a master, without, and while one
+hands over; and disks that hang. Source: reliability §4.9; docs/mirrors.md.
 """
 
 from itertools import combinations
@@ -29,7 +29,7 @@ HANDED_BACK_S = 24.0
 
 
 def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
-    """What a client gets, in order."""
+    """Return the bodies that a client gets, in order."""
     return [body for body, _ in cluster.contents(node)]
 
 
@@ -173,7 +173,7 @@ def test_two_copies_that_do_not_reach_each_other() -> None:
 @pytest.mark.parametrize("nodes", [("n1", "n2", "n3"), ("n1", "n2", "n3", "n4")])
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_cut_link_when_the_master_dies(nodes: tuple[str, ...], at: int) -> None:
-    """What it said last does not go round among the others: one of them goes."""
+    """A dead master's last word does not go round across a cut link among the others: one of them goes."""
     pairs = list(combinations(nodes[1:], 2))
     cluster = mirrored(*nodes)
     publish(cluster, "n1", b"1")

@@ -131,7 +131,7 @@ def test_where_nothing_is_lost_the_last_master_is_preferred() -> None:
 
 
 def test_all_are_damaged() -> None:
-    """What the best one has is better than nothing, when nobody else can come."""
+    """The best of damaged copies is taken when no other can come."""
     cluster = all_killed()
     damage(cluster, "the folders", "n1")
     damage(cluster, "the end of the journal", "n2")
@@ -187,7 +187,7 @@ def stored_on(cluster: DiskCluster, node: str) -> set[str]:
 
 
 def test_the_other_copies_stay_until_a_mirror_is_synchronised() -> None:
-    """Also on a node that starts again meanwhile, or late, and beside a new one; then they go."""
+    """Other copies stay, also on a node that starts again, until a mirror is synchronised; then they go."""
     cluster = kept_beside_n1()
     uid = record_of(cluster).uid
     kept = {node: stored_uid(uid, copy) for node, copy in cluster.view().kept}

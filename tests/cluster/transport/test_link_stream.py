@@ -74,7 +74,7 @@ def test_the_messages_of_one_read_are_handed_over_together() -> None:
 
 
 def test_a_handshake_reads_no_further_than_it_asks() -> None:
-    """What follows its last message is there when the stream is opened."""
+    """A handshake leaves what follows its last message to the opened stream."""
 
     async def story() -> None:
         stream, connection = made()

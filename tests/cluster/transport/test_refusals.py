@@ -1,4 +1,4 @@
-"""Who is refused, and what a hostile or broken peer can do: little (reliability §5.4, §6)."""
+"""Links refuse wrong identities, and a hostile or broken peer can do little (reliability §5.4, §6)."""
 
 import asyncio
 import contextlib
@@ -270,7 +270,7 @@ def test_a_connection_that_says_nothing_has_to_go() -> None:
 
 
 def test_a_replayed_stream_is_refused() -> None:
-    """What a member has sent proves nothing on another connection: the nonce of the other side is another one."""
+    """A member's messages prove nothing on another connection: the nonce of the other side is another one."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
@@ -360,7 +360,7 @@ def test_a_node_whose_links_are_streams_of_grpc_reads_why_there_are_none() -> No
 
 
 def test_strangers_cannot_fill_the_log() -> None:
-    """What they make up is logged so many times, on one line each."""
+    """Lines about strangers are bounded in number, and each is one line."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first:
