@@ -1,4 +1,4 @@
-"""What hostile loads ask for is as much as the node takes, and not more."""
+"""Hostile loads ask for as much as the node takes, and not more."""
 
 import socket
 import threading

@@ -93,7 +93,7 @@ class FakeCluster:
     # --- time ---
 
     def advance(self, now: float) -> None:
-        """What goes on by itself."""
+        """Let time pass: joins, synchronisations, handovers and removals end by themselves."""
         for queue in self.queues.values():
             view = queue.view
             if view.previous and now - queue.moved_at >= self.MOVE_S:

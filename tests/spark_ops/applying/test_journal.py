@@ -40,7 +40,7 @@ def written(path: Path, count: int = len(LINES)) -> None:
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    """Also by another process later, which goes on writing."""
+    """A written journal is read, also by another process later, which goes on writing."""
     path = tmp_path / "deep" / "plan.log"
     written(path, 4)
     journal = Journal(path)
@@ -129,7 +129,7 @@ def test_plans_are_found_by_their_first_digits(tmp_path: Path) -> None:
 
 
 def test_orders_are_taken_once(tmp_path: Path) -> None:
-    """What makes no sense is none."""
+    """An order is taken once, and one that makes no sense is dropped."""
     path = tmp_path / "plan.control"
     assert take_order(path) is None
     order(path, "pause")

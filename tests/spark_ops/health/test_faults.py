@@ -21,7 +21,7 @@ SETUP = Setup(hours=1.0, queues=12)
 
 
 def judged(made: Iterable[dict[str, Any]], setup: Setup = SETUP, **others: Any) -> Judged:
-    """What rows of a setup are judged to be."""
+    """Return how rows of a setup are judged."""
     start = setup.start_s // 60
     return judge(evidence(made, start, start + round(setup.hours * 60), **others), Settings())
 

@@ -107,7 +107,7 @@ def test_all_values_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_late_rows_and_duplicates(tmp_path: Path) -> None:
-    """What comes after a compaction counts at once, and goes in with the next one; what comes twice counts once."""
+    """Rows that come after a compaction count at once, and go in with the next one; duplicates count once."""
     chance = random.Random(1)
     late = chance.sample(ROWS, 60)
     keys = {id(row) for row in late}

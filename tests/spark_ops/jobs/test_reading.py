@@ -164,7 +164,7 @@ def test_nothing_there(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_torn_files_are_skipped(spark: Any, tmp_path: Path) -> None:
-    """Also one whose middle is damaged, which its footer does not show: no query sees some of its rows only."""
+    """Torn files are skipped, also one with a damaged middle, which its footer does not show."""
     paths = roots.write(tmp_path, NODE_ROWS)
     paths[0].write_bytes(paths[0].read_bytes()[:-100])
     data = bytearray(paths[1].read_bytes())

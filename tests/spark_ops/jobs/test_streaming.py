@@ -231,7 +231,7 @@ def test_a_store_that_spark_does_not_share_is_an_error(
 
 
 def test_a_part_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
-    """Nor one that is within a merged one."""
+    """A part that is not finished is not read, nor one that is within a merged one."""
     from spark_ops.jobs.streaming import Store
 
     store = Store(tmp_path, "c")

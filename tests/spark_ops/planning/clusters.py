@@ -36,7 +36,7 @@ def cluster(nodes: list[NodeRow], queues: list[QueueRow]) -> ClusterRows:
 
 
 def outcome(rows: ClusterRows, settings: Settings = FREE) -> Outcome:
-    """What the planner does."""
+    """Return the planner's outcome for the rows."""
     return planned(fleet_of(rows, settings, now=NOW), settings)
 
 

@@ -102,7 +102,7 @@ def test_every_figure_can_be_written(value: float, kind: str) -> None:
 
 
 def test_the_unit_is_in_the_name() -> None:
-    """What evidence is about is told by the end of its name."""
+    """The end of a name tells the unit of its evidence."""
     kinds = {
         name: figures.kind_of(name)
         for name in ("lag_ms", "size_bytes", "eta_s", "mean_share", "ready", "ratio")
@@ -234,7 +234,7 @@ def test_labels_of_a_time_axis_differ(span_s: float) -> None:
 
 
 def test_tables_are_in_the_document() -> None:
-    """The same rows as CSV; figures as they are."""
+    """Tables as CSV have the rows of the document, with figures as they are."""
     document = build(samples.health(), samples.plan(), created=CREATED)
     by_name = {each.name: each for each in tables_of(document)}
     assert set(by_name) == {"findings", "nodes", "moves", "goals", "forecasts", "gaps"}
@@ -292,7 +292,7 @@ def test_too_little_is_never_healthy() -> None:
 
 
 def test_documents_of_different_clusters_are_refused() -> None:
-    """And nothing at all."""
+    """A report of different clusters is refused, and so is one of nothing."""
     with pytest.raises(ValueError, match="different clusters: other, prod-eu"):
         build(samples.health(), samples.plan(cluster="other"), created=CREATED)
     with pytest.raises(ValueError, match="needs a health document or a plan"):

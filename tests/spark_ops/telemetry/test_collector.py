@@ -30,7 +30,7 @@ NOW = 2e9
 
 
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells a row from all others."""
+    """Return the fields that tell a row from all others."""
     return row["node"], row["boot_id"], row["kind"], row["seq"]
 
 
