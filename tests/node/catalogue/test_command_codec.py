@@ -104,7 +104,7 @@ def test_a_whole_queue_with_its_view() -> None:
 
 
 def test_a_view_and_an_offer_of_an_older_version() -> None:
-    """They did not say whether a copy has all."""
+    """Views and offers of an older version do not say whether a copy has all, and are read all the same."""
     view = View(9, (), 0, (), state="down", recoverable=("n2",), copies=(3,), offers=(("n2", 4, 17),))
     record = QueueRecord("/", "q", "u", True, home="n1", view=view, ring_version=9)
     text = encode_command(RestoreQueue(record))

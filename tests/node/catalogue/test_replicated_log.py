@@ -203,7 +203,7 @@ def test_commands_from_within_a_late_answer_wait_for_their_turn() -> None:
 
 
 def test_a_durable_command_from_within_a_reaction() -> None:
-    """It waits for its turn, and is written in its turn."""
+    """A durable command from within a reaction waits for its turn, and is written then."""
     pages = Pages()
 
     def react(events: Sequence[Event]) -> None:

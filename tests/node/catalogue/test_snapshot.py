@@ -42,7 +42,7 @@ def test_an_empty_catalogue_has_no_commands() -> None:
 
 
 def test_a_new_vhost_is_one_command() -> None:
-    """Its seven exchanges come with it."""
+    """A new vhost is one command in a snapshot, which brings its seven exchanges."""
     assert list(snapshot(build([PutVhost("/")]))) == [PutVhost("/")]
 
 
@@ -90,7 +90,7 @@ def test_more_queues_than_a_limit_allows_come_back() -> None:
 
 
 def test_changes_after_it_was_taken_are_not_in_it() -> None:
-    """Its commands are made as they are asked for, but of what was there when it was taken."""
+    """A snapshot makes its commands as they are asked for, but of what was there when it was taken."""
     history: list[Command[object]] = [
         PutVhost("/"),
         PutUser("u", "h", "a"),

@@ -163,7 +163,7 @@ def test_a_stop_ends_the_tries() -> None:
 
 @pytest.mark.parametrize("unknown", [NO_OUTCOME, REPLACED])
 def test_a_life_that_may_have_begun_is_lost(unknown: Refused) -> None:
-    """It may count as up, and its broker may have heard of that: another broker has to begin."""
+    """A life that may have begun counts as up for others, so another broker has to begin."""
 
     async def scene(cluster: FakeCluster) -> None:
         cluster.incarnations = [unknown, 7]

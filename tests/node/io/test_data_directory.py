@@ -218,7 +218,7 @@ def test_paths_stay_inside(directory: DataDirectory, step: Callable[[str], Step]
 
 
 def test_a_file_in_the_place_of_a_directory(directory: DataDirectory) -> None:
-    """It has no names in it, and is removed."""
+    """A file in the place of a directory has no names in it, and is removed with it."""
     directory.execute(Append("f", [b"x"]))
     assert directory.names("f") == []
     directory.execute(RemoveTree("f"))
@@ -350,7 +350,7 @@ def test_nothing_remains_of_an_append_without_room(
 def test_half_an_append_that_stays_is_another_error(
     directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must not look like a full disk, after which one tries again."""
+    """Half an append that stays must not look like a full disk, after which one tries again."""
 
     def full(*arguments: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -416,7 +416,7 @@ def test_a_lock_that_the_system_does_not_have(tmp_path: Path, monkeypatch: pytes
 
 
 def test_reading_takes_no_lock_and_changes_nothing(tmp_path: Path) -> None:
-    """It also works beside a node."""
+    """Opening for reading takes no lock, works beside a node and cannot write."""
     (tmp_path / "f").write_bytes(b"content")
     assert not is_locked(str(tmp_path))
     reader = open_for_reading(str(tmp_path))
@@ -434,7 +434,7 @@ def test_reading_takes_no_lock_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_reading_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    """It is not made."""
+    """A directory that is not there is not made for reading."""
     with pytest.raises(DataDirectoryError, match=r"cannot be read: No such file or directory$"):
         open_for_reading(str(tmp_path / "no"))
     assert not (tmp_path / "no").exists()

@@ -320,7 +320,7 @@ def test_a_disk_that_hangs_is_not_drained_for_ever(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_is_closed_stops_no_job(tmp_path: Path) -> None:
-    """Nobody can be told, but what was submitted is executed."""
+    """Jobs that were submitted are executed though their loop is closed and cannot be told."""
     gate = Gate()
     disk = FileDisk.open(str(tmp_path))
     disk.run([Append("f", [b"x"])])
@@ -370,7 +370,7 @@ def test_a_full_disk_stalls_and_goes_on(
 
 
 def test_a_job_goes_on_where_it_found_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first steps are not executed again."""
+    """A job that found no room goes on where it was; its first steps are not executed again."""
     room = Room(monkeypatch)
 
     async def body(client: Client) -> None:
@@ -585,7 +585,7 @@ def test_an_error_of_writing_breaks_the_disk(
 
 
 def test_a_sync_without_room_breaks_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pages may be gone: another sync that succeeds would say nothing."""
+    """A failed sync may have lost its pages: another sync that succeeds would say nothing, so the disk is broken."""
 
     async def body(client: Client) -> None:
         def full(fd: int) -> None:
@@ -622,7 +622,7 @@ def test_an_error_of_reading_fails_its_job_only(tmp_path: Path) -> None:
 
 
 def test_a_tool_reads_beside_a_node(tmp_path: Path) -> None:
-    """It sees the files, says that a node runs, and cannot write."""
+    """A tool beside a node sees its files, says that a node runs, and cannot write."""
     node = FileDisk.open(str(tmp_path))
     node.run([Append("f", [b"content"])])
     disk = ReadOnlyDisk(str(tmp_path))

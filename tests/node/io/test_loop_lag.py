@@ -11,7 +11,7 @@ from node.io.loop_lag import SAMPLE_S, LoopLag
 
 
 def test_the_longest_until_it_is_taken() -> None:
-    """Of what was told and of a late timer."""
+    """The longest lag, of what was told and of a late timer, stays until it is taken."""
 
     async def story() -> None:
         lag = LoopLag()

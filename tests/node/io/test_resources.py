@@ -89,7 +89,7 @@ class Trimmer(HeapTrimmer):
 
 
 def test_the_resident_set_is_of_this_process() -> None:
-    """It grows with what the process takes, and is less than the machine has."""
+    """The resident set grows with what the process takes, and is less than the machine has."""
     before = rss_bytes()
     with mmap(-1, 64 * MIB) as block:  # not of the heap, which may have as much to spare
         block.write(bytes(64 * MIB))
@@ -153,7 +153,7 @@ def test_any_text_in_proc_gives_limits(groups: str, content: str) -> None:
 
 
 def test_free_disk_space(tmp_path: Path) -> None:
-    """Of the file system that a path is on."""
+    """Free disk space is that of the file system that a path is on."""
     assert 0 < free_disk_bytes(str(tmp_path)) < 1 << 60
     with pytest.raises(FileNotFoundError):
         free_disk_bytes(str(tmp_path / "no"))
@@ -171,7 +171,7 @@ def test_free_disk_space(tmp_path: Path) -> None:
     ],
 )
 def test_watermark(options: MemoryOptions, limit: int) -> None:
-    """Of 10 GiB."""
+    """A watermark is a limit in bytes, here of 10 GiB."""
     assert watermark_bytes(options, 10 * GIB) == limit
 
 
@@ -237,7 +237,7 @@ def test_memory_is_looked_at_as_often_as_configured() -> None:
 
 
 def test_memory_thresholds() -> None:
-    """Of 40 % of the memory, messages go to disk above half."""
+    """Messages go to disk above half of the watermark, which is 40 % of the memory."""
     monitor = MemoryMonitor(MemoryOptions(), Recorder(), total_bytes=1000, rss=lambda: 1, trimmer=Trimmer())
     assert (monitor.limit_bytes, monitor.paging_bytes) == (400, 200)
     monitor.set_limit(MemoryOptions(watermark_relative=0.6))

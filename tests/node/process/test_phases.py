@@ -111,7 +111,7 @@ async def starting(directory: Path) -> AsyncIterator[Agent]:
 
 @asynccontextmanager
 async def waiting(directory: Path) -> AsyncIterator[Agent]:
-    """It looks for a cluster that another node is to make, which is not there."""
+    """Give an agent that looks for a cluster which another node is to make and which is not there."""
     nodes = (SeedNode("t0@localhost", "127.0.0.1:1"), SeedNode(NAME, "127.0.0.1:2"))
     options = ClusterOptions(
         listen=Address("127.0.0.1", 0), formation_nodes=nodes, discovery_retry_interval_s=0.05

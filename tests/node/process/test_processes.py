@@ -468,7 +468,7 @@ def test_who_was_forgotten_offline_stays_apart(cluster: ClusterProcesses) -> Non
 
 
 def test_a_node_that_lost_its_metadata_makes_no_second_cluster(cluster: ClusterProcesses) -> None:
-    """It is the first of the list, and the others are silent for longer than it looks for them."""
+    """The first of the list makes no second cluster, though others are silent for longer than it looks for them."""
     first, *others = nodes = cluster.formed("n1", "n2", "n3")
     declare(first, "q", bodies=1)
     for node in nodes:

@@ -146,7 +146,7 @@ class StubQueue:
         return Handoff()
 
     def adopt(self, handoff: Handoff) -> None:
-        """Nobody comes here."""
+        """Take a handoff, which does not come here."""
 
     def close(self) -> None:
         for consumer in self.consumers:
@@ -187,7 +187,7 @@ class StubPeers:
         return []
 
     def close(self) -> None:
-        """Nobody is out."""
+        """Close the queue, which has no messages out."""
 
 
 class Cluster(World):

@@ -32,7 +32,7 @@ def test_copies_page_out_as_queues_do() -> None:
 
 
 def test_who_is_gone_pages_nothing() -> None:
-    """It was deleted since memory was sampled."""
+    """A copy that was deleted since memory was sampled pages nothing."""
     pager = Pager(0)
     holder = Holder(10 * TURN_MAX_BYTES)
     pager.copies = lambda: [holder]

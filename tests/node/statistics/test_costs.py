@@ -14,11 +14,11 @@ from tests.kit.statistics_samples import Watched
 
 QUEUES = 2_000
 IDLE_BYTES = 1_000
-"""Of one queue and one channel that do nothing."""
+"""A queue and a channel that do nothing take this much memory together."""
 SAMPLE_CALLS: Final = 6
 ROW_CALLS: Final = 10
 PAGE_CALLS: Final = 350
-"""Of an object."""
+"""An object on a page costs so many calls."""
 
 
 @pytest.fixture(scope="module")

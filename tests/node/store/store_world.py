@@ -215,7 +215,7 @@ class World:
         self.timers.run(self.now)
 
     def settle(self) -> None:
-        """Until nothing is left to do."""
+        """Run turns and the disk until nothing is left to do."""
         for _ in range(200):
             self.store.turn(self.now)
             self.disk.settle()
@@ -572,7 +572,7 @@ class World:
         self._forget(some)
 
     def _forget(self, some: list[Message]) -> None:
-        """Those that are indexed are forgotten, of the others nobody else knows."""
+        """Forget messages that are indexed; the others are known here only."""
         known = [message for message in some if message.is_indexed]
         if len(known) < len(some):
             for message in known:

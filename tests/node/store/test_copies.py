@@ -120,7 +120,7 @@ def test_tools_look_at_them_too() -> None:
 
 
 def test_a_discarded_copy_takes_nothing_of_another_queue_along() -> None:
-    """Of two queues with the same large message and a journal in common, one is discarded."""
+    """Discarding a copy leaves another queue with the same large message and a journal in common as it was."""
     files = Files()
     other = files.records.pop(OTHER_UID)
     assert other.uid == OTHER_UID

@@ -94,7 +94,7 @@ def test_a_damaged_file(content: bytes) -> None:
 
 
 def test_a_store_that_has_lost_its_file() -> None:
-    """It may be anybody's."""
+    """A store that has lost its file may be anybody's, and is refused."""
     disk = disk_with(metadata__log=b"x")
     disk.write("queues/1/0.idx", b"x")
     with pytest.raises(StoreError, match=r"store.json is missing, but metadata.log, queues are there"):

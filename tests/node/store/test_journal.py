@@ -103,7 +103,7 @@ def test_numbers_of_files_rise_as_numbers() -> None:
 
 
 def test_a_rotated_file_is_created_by_its_first_batch() -> None:
-    """It has a header, and its name is made safe with the batch."""
+    """A rotated file has a header, and its name is made safe with its first batch."""
     disk = SimulatedDisk()
     journal = begun(disk)
     journal.rotate()
@@ -165,7 +165,7 @@ def test_older_files_are_removed_oldest_first() -> None:
 
 
 def test_the_mark_of_a_clean_stop_is_the_last_record() -> None:
-    """It is no operation of any queue."""
+    """The mark of a clean stop is the last record, and no operation of any queue."""
     disk = SimulatedDisk()
     journal = begun(disk)
     journal.add(QUEUE, removed(1, 2))

@@ -373,7 +373,7 @@ def test_nothing_is_removed_before_the_operations_are_safe() -> None:
 
 
 def test_what_is_removed_is_not_synced() -> None:
-    """There would be nothing to sync, and that would pass for a broken disk."""
+    """A removed file is not synced, as that would fail and pass for a broken disk."""
     bench = Bench()
     bench.put(*contents(PER_FILE + 1))
     bench.submit(bench.store.take_steps())
@@ -766,7 +766,7 @@ def test_a_newer_format_is_not_touched() -> None:
 
 
 def test_ids_of_lost_contents_do_not_come_again() -> None:
-    """Else an old reference would come to mean a new message."""
+    """Ids of lost contents do not come again, or an old reference would come to mean a new message."""
     bench = filled(0).restart([range(1, 2), range(50, 60)])
     assert bench.put(b"new") == 60
     bench.store.drop_refs(50, 10)

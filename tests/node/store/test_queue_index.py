@@ -244,7 +244,7 @@ def test_what_is_forgotten_before_it_is_written_is_written_nowhere(node: Node) -
 
 
 def test_bytes_are_let_go_of(node: Node) -> None:
-    """Of a message that is forgotten at once; of others when they are journaled and in a segment."""
+    """Bytes of a forgotten message are let go of at once, those of others once they are journaled and in a segment."""
     freed: list[int] = []
 
     class Watched(bytes):
@@ -265,7 +265,7 @@ def test_bytes_are_let_go_of(node: Node) -> None:
 
 
 def test_fresh_bytes_are_those_of_the_next_batch(node: Node) -> None:
-    """They come and go with what is kept."""
+    """Fresh bytes come and go with what is kept for the next batch."""
     index = node.index()
     assert index.fresh_bytes == 0
     keep(node, index, 1, b"a" * 50)
@@ -285,7 +285,7 @@ def test_what_was_journaled_is_removed_there(node: Node) -> None:
 
 
 def test_the_host_is_told_once(node: Node) -> None:
-    """Of operations, steps and removals each, until they are taken."""
+    """The host is told once of operations, steps and removals each, until they are taken."""
     index = node.index()
     for seq in range(1, 4):
         keep(node, index, seq, b"a")
@@ -412,7 +412,7 @@ def test_steps_are_joined_by_file(node: Node) -> None:
 
 
 def test_a_checkpoint_tells_what_is_gone(node: Node) -> None:
-    """Until then only memory knows."""
+    """Removals are written at a checkpoint, and known in memory only until then."""
     index = node.index()
     index.page_out([keep(node, index, 1, *[b"m"] * 6)])
     node.turn(index)
@@ -448,7 +448,7 @@ def test_a_dead_segment_is_removed(node: Node) -> None:
 
 
 def test_a_segment_that_is_written_to_again_is_not_dead(node: Node) -> None:
-    """Whoever asks for removals later must not get it."""
+    """A segment that is written to again is not dead, so a later request for removals must not get it."""
     index = node.index()
     index.page_out([keep(node, index, 1, b"a")])
     index.forget(range(1, 2), NO_STORE_ID)
@@ -648,7 +648,7 @@ def test_deliveries_come_behind_their_messages(node: Node) -> None:
 
 
 def test_a_file_that_a_recovery_found_goes_on(node: Node) -> None:
-    """Its messages are known, and new ones are appended."""
+    """Messages of a recovered file are known, and new ones are appended to it."""
     before = node.index()
     before.page_out([keep(node, before, 1, *[b"m"] * 4)])
     node.turn(before)
@@ -664,7 +664,7 @@ def test_a_file_that_a_recovery_found_goes_on(node: Node) -> None:
 
 
 def test_a_damaged_record_costs_its_messages_only(node: Node) -> None:
-    """It is reported once, with its place; the file stays for the next start to set it aside."""
+    """A damaged record is reported once, with its place; the file stays for the next start to set it aside."""
     index = node.index()
     runs = [keep(node, index, seq, b"m", expiry=seq) for seq in (1, 2, 3)]
     index.page_out(runs)
@@ -735,7 +735,7 @@ def test_a_read_that_fails_for_good_costs_what_it_was_of(node: Node) -> None:
 
 @pytest.mark.parametrize("times", [1, len(PAUSES_S)])
 def test_a_read_that_fails_for_a_while_costs_nothing(node: Node, times: int) -> None:
-    """It is tried again after a pause; a load fails together and then part by part."""
+    """A failed read is tried again after a pause; a load fails together and then part by part."""
     index = node.index()
     index.page_out([keep(node, index, seq, b"m", expiry=seq) for seq in (1, 9)])
     for _ in range(times):

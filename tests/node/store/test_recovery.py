@@ -111,7 +111,7 @@ def test_part_of_a_run_is_in_the_segment_already() -> None:
 
 
 def test_a_segment_in_which_nothing_is_alive_goes() -> None:
-    """Its numbers are not given again."""
+    """A segment without living messages goes, and its numbers are not given again."""
     files = Files()
     files.segment(0, enqueue(1, b"a"))
     files.segment(1, enqueue(ENTRIES, b"b"))
@@ -132,7 +132,7 @@ def test_a_purge_reaches_over_many_segments() -> None:
 
 
 def test_transient_messages_are_gone() -> None:
-    """They were paged out, and end with the node (amqp-behaviour §7.6)."""
+    """Transient messages that were paged out end with the node (amqp-behaviour §7.6)."""
     files = Files()
     files.segment(0, enqueue(1, b"a", b"b", envelope=TRANSIENT), enqueue(3, b"c"))
     files.segment(1, enqueue(ENTRIES, b"d", envelope=TRANSIENT))
@@ -256,7 +256,7 @@ def test_that_they_were_delivered_outlives_a_clean_stop() -> None:
 
 
 def test_references_are_counted() -> None:
-    """Of what is alive, once for each queue; what nobody refers to goes."""
+    """References of living messages are counted once for each queue; contents without any go."""
     files = Files()
     files.contents(1, {1: content(b"x"), 2: content(b"y")})
     files.contents(2, {3: content(b"z")})
@@ -294,7 +294,7 @@ def test_messages_without_their_contents_are_dropped_and_reported() -> None:
 
 
 def test_a_segment_whose_new_messages_have_no_contents_is_no_more() -> None:
-    """Else its file would get a second header."""
+    """A segment whose new messages have no contents goes, or its file would get a second header."""
     files = Files()
     files.segment(0, enqueue(1, b"a"))
     files.journal(remove(1), enqueue_stored(2, TRANSIENT_FIRST_ID, 1), is_clean=True)
@@ -305,7 +305,7 @@ def test_a_segment_whose_new_messages_have_no_contents_is_no_more() -> None:
 
 
 def test_a_damaged_file_of_the_message_store_is_kept_once() -> None:
-    """It stays in use for what is good in it, and each start finds it again."""
+    """A damaged file of contents stays in use for what is good in it, and each start finds it again."""
     files = Files()
     path = files.contents(1, {1: content(b"x"), 2: content(b"y"), 3: content(b"z")})
     files.segment(0, enqueue_stored(1, 1, 3))
@@ -435,7 +435,7 @@ def test_copies_are_never_overwritten() -> None:
 
 
 def test_a_record_that_makes_no_sense_is_bad() -> None:
-    """Its crc is right. In the journal, and in a segment a message of another one."""
+    """A record that makes no sense is bad though its crc is right, as in a segment a message of another one."""
     files = Files()
     files.disk.write("journal/1.journal", journal_bytes([]) + journal_bytes([(UID, enqueue(1, b"a"))])[8:])
     path = files.segment(0, enqueue(2, b"b"), enqueue(ENTRIES, b"x"), enqueue(3, b"c"))

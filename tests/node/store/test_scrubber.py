@@ -85,7 +85,7 @@ def flip(world: World, path: str, ratio: float = 0.5) -> None:
 
 @pytest.mark.parametrize("ratio", [0.0, 0.3, 0.5, 0.999])
 def test_rot_in_a_segment(ratio: float) -> None:
-    """Whoever has the messages is told, once; it counts, and the file is known to be damaged."""
+    """Owners of rotten messages are told once; it counts, and the file is known to be damaged."""
     world = World()
     world.stored(1, *[b"message"] * 20)
     owner = Owner(world.queue(1))
@@ -115,7 +115,7 @@ def test_a_segment_that_was_cut_off() -> None:
 
 
 def test_a_file_that_is_gone() -> None:
-    """Nobody of ours removed it."""
+    """A file that was removed by others leaves its messages unreadable."""
     world = World()
     world.stored(1, b"message")
     world.disk._remove(segment(1, 0))
@@ -163,7 +163,7 @@ def test_what_comes_after_damage_goes_elsewhere(is_scrubbed: bool) -> None:
 
 
 def test_contents_that_nobody_refers_to_are_not_looked_at() -> None:
-    """Their file is not damaged for anybody."""
+    """Damage to contents that nobody refers to is no damage of their file."""
     world = World()
     world.stored(1, *[LARGE] * 4)
     world.forget(1, 2)
@@ -174,7 +174,7 @@ def test_contents_that_nobody_refers_to_are_not_looked_at() -> None:
 
 
 def test_rot_in_a_complete_journal_file() -> None:
-    """It is reported; the checkpoint that makes the file superfluous is under way."""
+    """Rot in a complete journal file is reported; the checkpoint that makes the file superfluous is under way."""
     world = World(journal_file_bytes=2000)
     for _ in range(30):
         world.keep(1, b"m" * 100)
@@ -195,7 +195,7 @@ def test_rot_in_a_complete_journal_file() -> None:
 
 
 def test_an_error_of_reading_that_stays_is_a_finding_and_one_that_passes_is_none() -> None:
-    """It is tried again as in any other read."""
+    """An error of reading is tried again as in any other read, and is a finding if it stays."""
     world = World()
     world.stored(1, *[b"message"] * 7)
     world.disk.fail(Read, segment(1, 0))

@@ -125,7 +125,7 @@ def test_a_name_needs_a_sync_of_its_directory() -> None:
 
 
 def test_a_new_directory_needs_a_sync_of_the_one_above() -> None:
-    """Else it is gone with all that was synced in it."""
+    """A new directory is gone with all that was synced in it unless the one above is synced."""
     steps = [MakeDir("e"), Append("e/f", [b"x"]), Sync("e/f"), SyncDir("e")]
     assert {tuple(disk.names("e")) for disk in crashes(steps)} == {(), ("f",)}
 

@@ -49,7 +49,7 @@ def kinds(steps: list[Step]) -> list[str]:
 
 
 def test_what_is_written_is_counted() -> None:
-    """Of messages in queues' indexes, of contents in the message store once, of operations in the journal."""
+    """Writes are counted: messages in indexes, contents in the message store once, operations in the journal."""
     bench = Bench()
     bench.keep(1, b"a", b"b")
     bench.keep(2, b"L" * EMBED_MAX_BYTES)
@@ -66,7 +66,7 @@ def test_what_is_written_is_counted() -> None:
 
 
 def test_a_waiter_makes_a_batch_at_the_end_of_the_turn() -> None:
-    """It is told when the batch is synced, not before."""
+    """A waiter is told when its batch is synced, not before."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, b"a", b"b")
     bench.store.await_safety(waiter, 1, 2)
@@ -152,7 +152,7 @@ def test_a_turn_without_work_does_nothing() -> None:
 
 
 def test_idle_queues_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many queues only those are asked for operations that have some."""
+    """Only queues that have operations are asked for them, however many queues there are."""
     bench = Bench()
     asked: list[str] = []
     take_operations = QueueIndex.take_operations
@@ -269,7 +269,7 @@ def test_dead_segments_are_removed_behind_the_sync() -> None:
 
 
 def test_a_message_forgotten_before_its_batch_is_never_written() -> None:
-    """Its waiter is settled at the end of the turn, without the disk (amqp-behaviour §7.5)."""
+    """A waiter for a forgotten message is settled at the end of the turn, without the disk (amqp-behaviour §7.5)."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, LARGE)
     bench.keep(2, b"a")
@@ -302,7 +302,7 @@ def test_paged_out_messages_go_in_the_same_turn() -> None:
 
 
 def test_a_deleted_queue_is_forgotten() -> None:
-    """Its files go, and the store lets go of the index."""
+    """A deleted queue's files go, and the store lets go of the index."""
     bench = Bench(journal_file_bytes=100)
     bench.keep(1, b"a")
     bench.settle()
@@ -344,7 +344,7 @@ def test_with_nothing_on_its_way_a_waiter_is_settled_at_once() -> None:
 
 
 def test_a_waiter_for_what_is_in_flight_waits_for_that_batch() -> None:
-    """It needs no batch of its own."""
+    """A waiter for what is in flight needs no batch of its own."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, b"a")
     bench.store.await_safety(waiter, 1, 1)
@@ -624,7 +624,7 @@ def test_a_long_journal_is_congestion_too() -> None:
 
 
 def test_a_full_file_brings_a_checkpoint() -> None:
-    """Its messages go to segments, and then the file goes."""
+    """Messages of a full journal file go to segments, and then the file goes."""
     bench = Bench(journal_file_bytes=1000)
     for _ in range(30):
         bench.keep(1, b"a" * 60, b"b" * 60)
@@ -713,7 +713,7 @@ def test_a_queue_that_is_not_durable_is_never_synced() -> None:
 
 
 def test_an_exclusive_queue_is_not_durable() -> None:
-    """It ends with its connection, whatever it was declared as."""
+    """An exclusive queue ends with its connection, whatever it was declared as."""
     bench = Bench()
     record = QueueRecord("/", "x", uid_of(5), durable=True, exclusive_owner="c1")
     assert not bench.store.open(record).is_durable

@@ -109,7 +109,7 @@ def test_a_segment_that_was_removed_is_not_missed_after_a_power_loss(
 
 @pytest.mark.parametrize("reorders", [False, True])
 def test_what_a_checkpoint_has_made_safe_is_known_once_the_journal_is_gone(reorders: bool) -> None:
-    """Else damage to it would look like what was never safe."""
+    """Messages that a checkpoint made safe are known to be, or damage to them would look like what was never safe."""
     gone = 0
     for seed in range(60):
         bench = Bench(journal_file_bytes=100)
@@ -177,7 +177,7 @@ def test_what_ends_with_the_node_is_not_missed_by_the_next_recovery(steps: int) 
 
 
 def test_a_loss_is_known_though_the_segment_goes() -> None:
-    """It was cut off, all that is left in it is gone, and the recovery that removes it is cut short."""
+    """A segment's loss is known though all that is left in it is gone, and its recovery is cut short."""
     for steps in range(60):
         files = Files()
         path = files.segment(0, enqueue(1, b"gone", envelope=TRANSIENT))
@@ -218,7 +218,7 @@ def damages() -> Iterator[Callable[[Files], None]]:
         files.disk.write("messages/1.rdq", bytes(range(1, 200)))
 
     def is_of_the_journal(files: Files) -> None:
-        """It is gone, and with it what told of it."""
+        """Lose a segment whose journal is gone too, with what told of it."""
         files.segment(0, enqueue(1, b"a"), remove(1))
         other = files.segment(0, enqueue(1, b"b"), enqueue(2, b"c"), uid=OTHER_UID)
         corrupt(files.disk, other, 0)
@@ -327,7 +327,7 @@ def test_a_node_starts_on_a_full_disk(is_damaged: bool) -> None:
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_start_on_a_full_disk_that_is_cut_short_hides_no_loss(is_damaged: bool) -> None:
-    """It may see one where none is, if it ends between the removal that makes room and the note."""
+    """A cut start on a full disk may see a loss where none is, between the removal that makes room and its note."""
     suspected = 0
     for steps in range(60):
         files = full_disk(is_damaged=is_damaged)
@@ -343,7 +343,7 @@ def test_a_start_on_a_full_disk_that_is_cut_short_hides_no_loss(is_damaged: bool
 
 
 def test_a_journal_file_is_always_there() -> None:
-    """Else the journal seems to be lost: a checkpoint may be over before anything comes for the next file."""
+    """A journal file is always there, or the journal seems lost when a checkpoint ends before the next file begins."""
     bench = Bench(journal_file_bytes=100)
     bench.keep(1, b"a" * 200)
     bench.settle()

@@ -183,14 +183,14 @@ def test_a_newcomer_never_comes_to_own_who_died_before_it_knew_anything() -> Non
 
 
 def test_a_node_does_not_get_another_copy_while_its_last_one_may_still_count() -> None:
-    """Until it is erased a dead synchronised copy may be what brings the queue back."""
+    """A dead synchronised copy may be what brings the queue back until it is erased, so its node gets no other."""
     view = killed(three(), 3)
     assert changed(view, AddMirror(C, 9)) is None
     assert ids(after(view, EraseMirror(3, 1), AddMirror(C, 9))) == [1, 2, 6]
 
 
 def test_another_copy_on_a_node_has_another_name_on_its_disk() -> None:
-    """Nobody takes up what is left of one that was given up; who brings the queue back goes on with what it has."""
+    """A new copy takes up nothing of one that was given up; a node that brings a queue back goes on with its own."""
     view = after(killed(three(), 3), EraseMirror(3, 1), AddMirror(C, 9))
     assert [(member.node, member.copy) for member in view.members] == [(A, 1), (B, 2), (C, 6)]
     view = killed(view, 1, 2)
@@ -277,7 +277,7 @@ def test_transfer() -> None:
 
 
 def test_took_over_comes_too_late() -> None:
-    """It speaks of one mastership: a proposal that comes late says nothing of a later one of the same member."""
+    """TookOver speaks of one mastership: a late proposal says nothing of a later one of the same member."""
     view = after(three(), TransferMaster(1, 3))
     late = TookOver(view.since)
     view = after(view, late, TransferMaster(3, 1))
@@ -388,7 +388,7 @@ def test_a_copy_that_has_lost_something_comes_last() -> None:
 
 
 def kept_beside_a() -> View:
-    """It went on with the copy of A; those of B and C are still there."""
+    """Return the view that went on with the copy of A; those of B and C are still there."""
     view = after(all_down(), *(OfferCopy(node, 5, 9, True) for node in (A, B, C)))
     assert (view.master_node, view.kept) == (A, ((B, 2), (C, 3)))
     return view
@@ -462,7 +462,7 @@ def test_forget_promotes_offline_follower() -> None:
 
 
 def test_forget_a_mirror_that_died_before_the_master() -> None:
-    """Nobody waits for its copy once the master dies too, though it had all when it died."""
+    """A mirror that died before the master is not waited for, though it had all when it died."""
     view = forgotten(killed(three(), 2), B)
     assert view is not None
     assert view.synced == (1, 3)
@@ -715,7 +715,7 @@ def test_a_mirror_goes_while_flushing_if_another_one_is_synchronised() -> None:
 
 
 def test_an_evicted_mirror_is_not_waited_for() -> None:
-    """It drops its copy when it sees that."""
+    """An evicted mirror is out of the view at once, and drops its copy when it sees that."""
     view = after(three(), DropMirror(2))
     assert view.synced == (1, 3)
     assert view.is_settled
