@@ -56,7 +56,7 @@ def _confirm_unsettled(patch: pytest.MonkeyPatch) -> None:
 
 
 def _confirm_without_disk(patch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the disks of mirrors, or of the master."""
+    """A confirm waits for no disk, of mirrors or of the master."""
     whole = Replicator.await_stable
 
     def await_stable(self: Replicator, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
@@ -370,7 +370,7 @@ def _idle_unwatched(patch: pytest.MonkeyPatch) -> None:
 
 
 def _flush_unwatched(patch: pytest.MonkeyPatch) -> None:
-    """Nobody goes while there is no master."""
+    """A mirror that holds up a queue without a master does not go."""
     patch.setattr(RingWatch, "_look_as_heir_of_the_dead", lambda self, replica, now: None)
 
 
@@ -421,7 +421,7 @@ def _unreadable_at_promotion_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def _findings_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is told what the search for rot finds."""
+    """The findings of the search for rot are told to no queue."""
     patch.setattr(
         Scrubber, "_reading", lambda self, step, is_there, take: lambda on_end: on_end() or step.size
     )

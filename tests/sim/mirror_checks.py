@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_no_faults(run: "Run") -> None:
-    """Nobody got nonsense from anybody, no store broke, and no copy was given up: none is damaged here."""
+    """Check that no peer sent nonsense, no store broke, and no copy was given up: none is damaged here."""
     for node in run.world.nodes.values():
         if node.faults:
             raise Violation(f"{node.name} reports a fault: {node.faults}")

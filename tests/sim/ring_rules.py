@@ -304,7 +304,7 @@ def _took_over_early(patch: Patch) -> None:
 
 
 def _note_late(patch: Patch) -> list[Replica]:
-    """Whoever leads when the view has gone on meanwhile is in the list."""
+    """Return a list that gets each replica that leads though the view has gone on meanwhile."""
     late: list[Replica] = []
     whole = Replica._lead
 

@@ -55,7 +55,7 @@ def at_rest(cluster: DiskCluster) -> None:
 
 
 def nothing_is_damaged(cluster: DiskCluster) -> None:
-    """Nobody got nonsense from anybody, and no copy had to be made anew for it."""
+    """Check that no peer sent nonsense, and that no copy had to be made anew for it."""
     for node in cluster:
         assert not node.faults
         assert not any("Giving up the copy" in text for text in node.events), node.events

@@ -180,7 +180,7 @@ NOT_FOUND: dict[str, str] = {
         if name not in AUDIT and name not in HISTORIES
     },
 }
-"""Those that this simulation does not find in so many seeds as a test may take, and what does.
+"""This simulation does not find these in so many seeds as a test may take, but something else does.
 
 Those of the metadata need crashes within a few milliseconds of a change of metadata, of which there are few here: most
 of what is done here is done with messages.

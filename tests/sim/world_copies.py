@@ -50,7 +50,7 @@ def all_copies(record: QueueRecord) -> Iterator[CopyOf]:
 
 
 def kept(record: QueueRecord) -> Iterator[CopyOf]:
-    """Those that were not taken when the queue came back."""
+    """Yield the copies that were not taken when the queue came back."""
     for node, copy in record.view.kept if record.view is not None else ():
         yield CopyOf(node, stored_uid(record.uid, copy))
 
@@ -75,7 +75,7 @@ class Copies:
         self._ledger = ledger
         self.damaged: set[CopyOf] = set()
         self._unread: dict[CopyOf, int] = {}
-        """Of those that were damaged after their node had read what it has: in which of its lives that was."""
+        """Copies that were damaged after their node had read them have the number of its life then."""
         self.unsound: set[str] = set()
         """Queues without a copy that promises something."""
 

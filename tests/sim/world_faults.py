@@ -50,7 +50,7 @@ ROTTEN_BYTES: Final = 64
 """So many bytes at once become zeros."""
 
 HEADER_BYTES: Final = 8
-"""Of each file: with another format there a node does not start, and somebody has to look at it."""
+"""Each file has such a header: with another format there a node does not start, and somebody has to look at it."""
 
 LIVE_S: Final = 75.0
 """In so many seconds all is well again: 30 for who might come back with a better copy, 24 for a member that hears the
@@ -685,7 +685,7 @@ class Probe(App):
         super().begin()
 
     def leave(self) -> None:
-        """It has what it wants."""
+        """Stop consuming and publishing."""
         self._consumer.finish()
         self.finish()
 

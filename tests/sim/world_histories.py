@@ -18,7 +18,7 @@ from tests.sim.world_story import FIVE, PARTED_S, SCRUBBED_S, Story
 
 
 def rot_on_a_mirror() -> None:
-    """Nobody needs what has rotted on a mirror's disk, and its node has another copy soon all the same."""
+    """Rot on a mirror's disk hurts nobody, and its node has another copy soon all the same."""
     story = Story()
     a, b, _ = story.roles()
     story.move_master(a)
@@ -112,7 +112,7 @@ def a_neighbour_says_nonsense() -> None:
 
 
 def nobody_removes_a_dead_mirror() -> None:
-    """Nobody can tell the log that all is known of a dead mirror: nothing is confirmed meanwhile."""
+    """A dead mirror stays in the log, as nobody can tell it that all is known: nothing is confirmed meanwhile."""
     story = Story(names=FIVE)
     a, b, c, _, leader = story.roles()
     story.mirror_on(a, b, c)
@@ -158,7 +158,7 @@ def one_publish_while_mirrors_are_parted() -> None:
 
 
 def master_that_lacks_messages() -> None:
-    """It hands over all the same, and the new master has its last word at once."""
+    """A master that lacks messages hands over all the same, and the new master has its last word at once."""
     story = Story(names=FIVE)
     a, b, c, *_ = story.roles()
     story.mirror_on(a, b, c)
@@ -174,7 +174,7 @@ def master_that_lacks_messages() -> None:
 
 
 def message_file_gone_on_a_mirror() -> None:
-    """Its node notices, and has another copy soon, of which nothing is in that file: it need not end."""
+    """A node that notices a missing file has another copy soon, of which nothing is in that file: it need not end."""
     story = Story()
     a, b, _ = story.roles()
     story.move_master(a)
@@ -191,7 +191,7 @@ def message_file_gone_on_a_mirror() -> None:
 
 
 def message_file_gone_that_nobody_has_read() -> None:
-    """Its node gets another copy before it has noticed: it ends, instead of writing on to what is not there."""
+    """A node that gets another copy before it has noticed a missing file ends, instead of writing on to it."""
     story = Story()
     a, b, _ = story.roles()
     story.mirror_on(a, b)

@@ -104,7 +104,7 @@ class DataSession:
         return self.ways[0].is_over
 
     def end(self) -> None:
-        """It breaks; what is on its way is lost."""
+        """Break the link; what is on its way is lost."""
         for way in self.ways:
             way.is_over = True
 
@@ -164,7 +164,7 @@ class Links:
         self._cut_number: dict[tuple[str, str], int] = {}
 
     def latency(self, sender: str, receiver: str) -> float:
-        """Of one message, in seconds."""
+        """Return the latency of one message, in seconds."""
         return self.world.random.uniform(0.0001, self.slow.get((sender, receiver), self.latency_s))
 
     def can_talk(self, one: str, other: str) -> bool:
@@ -378,7 +378,7 @@ class Links:
                 world.at(until + 0.001, lambda s=session, o=other: self._thawed(node, o, s))  # type: ignore[misc]
 
     def _thawed(self, node: "WorldNode", other: str, session: ControlSession) -> None:
-        """It reads that the other side has reset the session."""
+        """Have a thawed node read that the other side has reset the session."""
         is_current = self._control.get(frozenset((node.name, other))) is session
         if is_current and node.is_alive and node.frozen_until <= self.world.now and other not in session.up:
             self._lost(node, other, session, is_silent=True)

@@ -79,7 +79,7 @@ class Signal:
         self._waiting: list[Callable[[], None]] = []
 
     def set(self, value: Any = None) -> None:
-        """It has happened."""
+        """Set the signal and wake those who wait for it."""
         self.value = value
         self.is_set = True
         waiting, self._waiting = self._waiting, []
@@ -87,7 +87,7 @@ class Signal:
             each()
 
     def clear(self) -> None:
-        """It may happen again."""
+        """Clear the signal, so that it may be set again."""
         self.is_set = False
 
     def call(self, action: Callable[[], None]) -> None:
@@ -154,7 +154,7 @@ class WorldNode(Node):
 
     @property
     def now(self) -> float:
-        """Of the process: it never goes back, and runs at its own rate."""
+        """Return the time of the process: it never goes back, and runs at its own rate."""
         return self._offset + self.world.now * self._rate
 
     def when(self, due: float) -> float:
@@ -531,7 +531,7 @@ class WorldNode(Node):
 
     @property
     def node_id(self) -> str:
-        """Of its data directory."""
+        """Return the id of the node's data directory."""
         return f"id-{self.name}"
 
     @property
@@ -814,7 +814,7 @@ class Ways:
         """Links are kept to everybody from the start."""
 
     def disconnect(self, name: str) -> None:
-        """Nobody is ever removed."""
+        """Do nothing, as no node is ever removed."""
 
     def open_data(self, name: str, own: int, incarnation: int) -> None:
         """See `Transport.open_data`."""

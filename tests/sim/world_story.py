@@ -77,14 +77,14 @@ class Story(WorldRun):
 
     @property
     def record(self) -> QueueRecord:
-        """Of the queue."""
+        """Return the record of the queue."""
         record = self.world.catalogue.queue("/", "plain")
         assert record is not None
         return record
 
     @property
     def view(self) -> View:
-        """Of the queue, as the log has it."""
+        """Return the view of the queue, as the log has it."""
         assert self.record.view is not None
         return self.record.view
 

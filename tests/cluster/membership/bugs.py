@@ -15,7 +15,7 @@ from node.catalogue.commands import RenewLeases
 
 
 class RenewsByItself(Membership):
-    """Its own heartbeats renew its lease: a minority would serve for ever."""
+    """A machine with this bug renews its lease by its own heartbeats: a minority would serve for ever."""
 
     def _send_heartbeat(self, peer: KnownNode, now: float) -> None:
         super()._send_heartbeat(peer, now)
@@ -105,7 +105,7 @@ class WaitsForLessThanALease(_Led):
 
 
 class DeclaresNobodyDown(_Led):
-    """It waits for proof."""
+    """A machine with this bug waits for proof before it declares a node down."""
 
     class leadership(Leadership):
         def _expires_s(self, peer: KnownNode) -> float:

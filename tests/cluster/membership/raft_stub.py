@@ -96,7 +96,7 @@ class Raft:
                 leader = self.leader
 
     def lost(self, name: str) -> None:
-        """Its process ended: it remembers the log, but not whom it followed."""
+        """Note that a voter's process ended: it remembers the log, but not whom it followed."""
         voter = self.voters[name]
         voter.belief = None
         if self.leader == name:

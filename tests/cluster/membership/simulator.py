@@ -249,7 +249,7 @@ class Simulator:
         )
 
     def _refused(self, name: str, other: str, *, is_cut: bool) -> None:
-        """Its host refuses another connection, unless it is up again."""
+        """Refuse another connection in the name of the other host, unless it is up again."""
         is_gone = not is_cut and self.nodes[name].process is None
         delay_s = self.rng.choice((0.0, 0.3)) + (1.0 if is_cut else 0.0)
         self.after(delay_s, partial(self._link_down, other, name, is_gone=is_gone))
@@ -269,7 +269,7 @@ class Simulator:
                     self.after(1.5, partial(self._notice, pair, link.session, needs=lambda: node.is_frozen))
 
     def slow_disk(self, name: str, lag_s: float) -> None:
-        """It applies everything late; then it is cut off, with much still to apply."""
+        """Make a node apply everything late, and then cut it off with much still to apply."""
         self.changed()
         node = self.nodes[name]
         node.lag_s = lag_s

@@ -189,7 +189,7 @@ def test_s20_a_frozen_leader_declares_nobody_down_when_it_wakes() -> None:
 
 
 def test_a_node_that_follows_nobody_is_paused_already() -> None:
-    """It can't apply renewals: nothing is gained by waiting for it."""
+    """A node that follows nobody can't apply renewals, so nothing is gained by waiting for it."""
     scene = leading("n2", "n3")
     scene.lead(3.0, "n2", "n3")
     found = []
@@ -262,7 +262,7 @@ def test_proof_counts_for_an_incarnation_that_was_told_by_heartbeat() -> None:
 
 
 def test_proof_that_turns_out_wrong() -> None:
-    """Its host refused us for another reason: a firewall, a full backlog."""
+    """A host may refuse for another reason than a dead node, as a firewall or a full backlog."""
     scene = Scene.up("n2", "n3", leader="n3")
     scene.node.link_down("n2", is_gone=True, now=scene.now)
     scene.node.link_up("n2", 2, scene.now)

@@ -155,7 +155,7 @@ class CopyWorld:
                 break
 
     def settle(self) -> None:
-        """Until nothing is left to do."""
+        """Run turns and the disk until nothing is left to do."""
         for _ in range(300):
             self.turn()
             self.disk.settle()
@@ -227,7 +227,7 @@ class CopyWorld:
         return taken
 
     def check(self, run: Run, seq: int, raw: bytes) -> None:
-        """It is the message that came, and it counts as delivered before."""
+        """Check that a message is the one that came, and counts as delivered before."""
         message = self.model[seq]
         assert raw == message.content
         assert run.envelope.persistent is message.envelope.persistent

@@ -127,7 +127,7 @@ def test_eager_sync_cancel_what_is_missing_stays_missing() -> None:
 
 
 def test_what_is_not_missing_is_not_installed() -> None:
-    """It was removed while it was on its way, or is here."""
+    """A message that was removed on its way, or is here, is not installed."""
     world = CopyWorld()
     world.copy.install([world.make(1, [10], 0)])
     world.copy.take_inventory([range(1, 5)], 5)
@@ -329,7 +329,7 @@ class CopyMachine(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def returned(self, seed: int) -> None:
-        """Of queues that count deliveries, which are durable."""
+        """Note that messages came back to a queue that counts deliveries, which are durable ones."""
         random, world = Random(seed), self.world
         if not world.record.durable or not world.model:
             return

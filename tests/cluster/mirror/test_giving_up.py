@@ -104,7 +104,7 @@ def test_a_master_that_left_the_ring_is_replaced() -> None:
 
 
 def test_a_master_that_left_the_ring_keeps_the_only_copy() -> None:
-    """Nobody else has what it has: the queue has no master until its node starts again, and loses nothing."""
+    """A master alone has its messages: the queue has no master until its node starts again, and loses nothing."""
     cluster = mirrored("n1", "n2", sync="manual")
     cluster.crash("n2")
     cluster.settle()

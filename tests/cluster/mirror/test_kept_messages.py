@@ -125,7 +125,7 @@ def test_where_the_others_lack_it_too_the_queue_goes_on() -> None:
 
 
 def test_what_is_known_to_be_unreadable_is_not_offered_as_whole() -> None:
-    """It was found before the node counted as up."""
+    """A copy is not offered as whole if damage was found before the node counted as up."""
     cluster = mirrored("n1", "n2")
     publish(cluster, "n1", *BODIES)
     cluster.advance(2.0)

@@ -69,7 +69,7 @@ def test_what_is_not_answered_is_asked_for_again_but_not_twice_at_a_time() -> No
 
 
 def test_nothing_is_proposed_before_the_node_counts_as_up() -> None:
-    """Its catalogue may be old until then, and its incarnation isn't known."""
+    """A node proposes nothing before it counts as up: its catalogue may be old, and its incarnation isn't known."""
     cluster = mirrored("n1", "n2")
     cluster.crash("n1")
     cluster.settle()
@@ -115,7 +115,7 @@ def test_a_node_that_stops_hands_over_its_masters_first() -> None:
 
 
 def test_take_over_is_told_to_the_log() -> None:
-    """Until then the queue moves to nobody else."""
+    """The log is told of a take-over, before which the queue moves to nobody else."""
     cluster = mirrored("n1", "n2", "n3")
     since = len(cluster.log)
     cluster.transfer("q", "n2")

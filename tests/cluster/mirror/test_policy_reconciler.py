@@ -515,7 +515,7 @@ def test_what_is_one_too_many_is_dropped_in_the_view_that_was_seen() -> None:
 
 
 def test_a_copy_that_is_to_become_a_queue_is_not_unmirrored() -> None:
-    """It would go with its view. As soon as it is a queue, nothing is in the way; in another view it may not be."""
+    """A copy that would go with its view is not unmirrored before it is a queue; in another view it may not be."""
     acting: set[str] = set()
     reconciler = PolicyReconciler("a", acting.__contains__)
     reconciler.members_changed([member("a")])

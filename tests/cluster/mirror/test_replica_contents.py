@@ -307,7 +307,7 @@ def test_what_begins_a_cancelled_synchronisation_anew(cause: str) -> None:
 
 
 def test_a_new_master_counts_all_it_has_as_missing_at_an_unsynchronised_mirror() -> None:
-    """It does not know what came there by the ring of the master before. Never too few."""
+    """A new master counts all it has as missing, as it does not know what came by the ring of the master before."""
     cluster = mirrored("n1", "n2", "n3", sync="manual")
     cluster.crash("n3")
     cluster.settle()

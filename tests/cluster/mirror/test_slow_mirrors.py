@@ -33,7 +33,7 @@ class Ring:
         self.asked: list[int] = []
 
     def run(self, until_s: float, has: Mapping[int, int]) -> list[Verdict]:
-        """Until a verdict that isn't a question."""
+        """Run until a verdict that isn't a question."""
         while self.now < until_s:
             self.now += 0.5
             age_s = self.now - self.sent_s

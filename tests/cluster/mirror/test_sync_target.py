@@ -157,7 +157,7 @@ class Shelf:
 
 
 def once_around(mirror: Mirror, *seqs: int) -> None:
-    """It asks the master for all that it lacks, and gets no more than this."""
+    """Let a mirror ask the master for all that it lacks, and get no more than this."""
     mirror.target.tick(mirror.target.due_at)
     mirror.take()
     mirror.give(*seqs, is_end=True)
@@ -370,7 +370,7 @@ class Pair:
         self.target.inventory_known()
 
     def run(self, turns: int = 10_000) -> None:
-        """Until there is nothing to do but wait for the disk."""
+        """Run until there is nothing to do but wait for the disk."""
         source = self.master.source
         for _ in range(turns):
             while self.pulls:

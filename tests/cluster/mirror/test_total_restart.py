@@ -208,7 +208,7 @@ def test_the_other_copies_stay_until_a_mirror_is_synchronised() -> None:
 
 
 def test_the_other_copies_come_back_when_the_one_that_was_taken_is_forgotten() -> None:
-    """Its disk is lost before anybody has got anything of it. While its node may come back that is waited for."""
+    """Other copies come back when the taken one is forgotten. While its node may come back that is waited for."""
     cluster = kept_beside_n1()
     cluster.crash("n1")
     cluster.advance(60.0)
@@ -220,7 +220,7 @@ def test_the_other_copies_come_back_when_the_one_that_was_taken_is_forgotten() -
 
 
 def test_the_one_that_was_taken_comes_back_before_the_others() -> None:
-    """It has what was confirmed since."""
+    """The copy that was taken has what was confirmed since, and comes back before the others."""
     cluster = kept_beside_n1()
     publish(cluster, "n1", b"41")
     cluster.crash("n1")

@@ -164,7 +164,7 @@ def test_an_earlier_consumer_has_what_came_before_a_later_one(cluster: Cluster, 
 
 
 def test_the_queue_goes_while_a_channel_closes() -> None:
-    """Its close-ok does not wait for a queue that is no more."""
+    """A channel's close-ok does not wait for a queue that is no more."""
     cluster = Cluster("n1", "n2")
     cluster.declare("n2", "q", durable=True)
     client, other = client_of(cluster["n1"], 1, 2), client_of(cluster["n2"])

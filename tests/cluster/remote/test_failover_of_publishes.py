@@ -397,7 +397,7 @@ def test_channel_closes_while_its_question_is_asked_again(cluster: Cluster) -> N
 
 
 def test_delete_that_the_old_master_had_begun(cluster: Cluster) -> None:
-    """It is answered once, whether the deletion or the move was first."""
+    """A delete is answered once, whether the deletion or the move was first."""
     client = client_of(cluster["n3"], 1)
     client.publish(1, "q", b"1")
     cluster.settle()

@@ -432,7 +432,7 @@ def test_a_flood_of_connections_to_grpc_is_bounded(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_frame_that_is_too_big() -> None:
-    """It is not even taken: before the handshake a stream gets 16 KiB of memory, behind it some 400 KiB."""
+    """A frame that is too big is not taken: a stream gets 16 KiB of memory before the handshake, then some 400 KiB."""
 
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:
@@ -458,7 +458,7 @@ def test_a_frame_that_is_too_big() -> None:
 
 
 def test_a_call_that_is_too_big() -> None:
-    """It is not even taken."""
+    """A call that is too big is not even taken."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
@@ -524,7 +524,7 @@ def test_a_peer_that_breaks_the_protocol_is_told_off() -> None:
 
 
 def test_a_node_that_sends_on_a_stream_that_it_has_not_opened() -> None:
-    """It is told off by the one that has."""
+    """A node that sends on a stream of the other side is told off by the one that has opened it."""
 
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:

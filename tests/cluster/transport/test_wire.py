@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_grpc_is_imported_in_one_file() -> None:
-    """Of the nodes' source one file imports grpc (ARCHITECTURE.md, "Who may import whom")."""
+    """One file of the nodes' source imports grpc (ARCHITECTURE.md, "Who may import whom")."""
     importers = set()
     for path in (path for folder in ("node", "cluster") for path in (ROOT / folder).rglob("*.py")):
         for statement in ast.walk(ast.parse(path.read_text())):
