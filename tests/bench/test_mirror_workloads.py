@@ -93,7 +93,7 @@ class Led(Cluster):
         self.policies.append(policy)
 
     def _await_formed(self) -> None:
-        """It is."""
+        """Return at once, as a fake cluster is formed."""
 
     def _make_nodes(self) -> Sequence[Server]:
         return self.nodes

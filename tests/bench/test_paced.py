@@ -27,7 +27,7 @@ class Wire:
         self.sent += data
 
     def select_confirms(self) -> None:
-        """They are on."""
+        """Return at once, as confirms are on."""
 
 
 def run_of(count: int) -> tuple[Any, Wire]:

@@ -71,7 +71,7 @@ def test_not_worse_keeps_the_direction(required: Requirement | None, expected: R
 
 
 def test_not_worse_of_a_time_without_a_requirement() -> None:
-    """It must not grow."""
+    """A time without a requirement must not grow."""
     assert Row("p99", "ms").not_worse(0.05) == Row("p99", "ms", NotAbove(1.05))
 
 

@@ -22,7 +22,7 @@ SERVES_S: Final = 30.0
 """Each node must serve again this long after a fault has ended. Else the run is *stuck*: docs/reliability.md,
 "What is counted"."""
 Definition = Mapping[str, Any]
-"""Of a policy: ha-mode, ha-params, ha-sync-mode, … as RabbitMQ calls them."""
+"""The definition of a policy has ha-mode, ha-params, ha-sync-mode, … as RabbitMQ calls them."""
 
 
 class NodeFailed(AssertionError):
@@ -158,4 +158,4 @@ class Operator(Protocol):
         """Spread the masters."""
 
     async def set_memory_watermark(self, node: BrokerNode, fraction: float | None) -> None:
-        """Of the machine's memory: 0 raises the alarm of this node; None: as it was configured."""
+        """Set a fraction of the machine's memory: 0 raises the alarm of this node; None: as it was configured."""

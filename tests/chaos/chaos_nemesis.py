@@ -79,7 +79,7 @@ def all_kinds() -> list[str]:
 
 
 def possible(kinds: Sequence[str], abilities: Collection[str]) -> tuple[list[str], list[str]]:
-    """Those of the kinds that can be done with these abilities; and of the others, in words, why not."""
+    """Return the kinds that these abilities allow; and of the others, in words, why not."""
     lacking: dict[str, list[str]] = {}
     can: list[str] = []
     for kind in kinds:
@@ -163,7 +163,7 @@ class ChaosNemesis(HalfNemesis):
         await self._last(fault, 3, 12)
 
     async def _kind_loss(self, fault: Fault) -> None:
-        """Of what comes to some nodes a part is lost."""
+        """Lose a part of what comes to some nodes."""
         names, part = self._some(), self._random.choice((0.02, 0.1, 0.3))
         fault.text += f" {' '.join(names)} {part:.0%}"
         fault.victims |= {NAMES.index(name) for name in names}
@@ -185,7 +185,7 @@ class ChaosNemesis(HalfNemesis):
             node.clock_path.unlink()
 
     async def _kind_memory_alarm(self, fault: Fault) -> None:
-        """Of one node: nobody may publish anywhere."""
+        """Raise the memory alarm of one node, so that nobody may publish anywhere."""
         node = self._cluster.nodes[self._random.randrange(3)]
         fault.text += f" {node.short_name}"
         try:

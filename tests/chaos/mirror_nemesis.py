@@ -213,7 +213,7 @@ class MirrorNemesis(Nemesis):
             self.deaths.append((node.index, began, time.monotonic()))
 
     async def _kind_disk_full(self, fault: Fault) -> None:
-        """Of the master or a mirror: what is persistent waits. It needs file systems of its own (`small_disks`)."""
+        """Fill the disk of the master or a mirror: persistent messages wait. It needs `small_disks`."""
         node = await self._master(fault, is_mirror=self._random.random() < 0.5)
         await self._full(fault, node, 1, 12)
 

@@ -42,7 +42,7 @@ class Mirrors:
         self._extra = dict(extra or {})
 
     async def set_policies(self) -> None:
-        """Those that the queues have in quiet times. Raises: OperatorError."""
+        """Set the policies of quiet times. Raises: OperatorError."""
         for name, (pattern, definition) in POLICIES.items():
             await self._operator.set_policy(name, pattern, {**definition, **self._extra})
 

@@ -139,7 +139,7 @@ class PikaChannel:
         self._channel = channel
 
     def ended(self, lost: Lost) -> None:
-        """It is gone, and no answer comes any more."""
+        """Fail all waiting calls, as the connection is gone and no answer comes any more."""
         self.lost = self.lost or lost
         for future in self._waiting:
             if not future.done():

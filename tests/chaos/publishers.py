@@ -58,7 +58,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Outstanding:
-    """Those of one session, by tag, which rise."""
+    """Holds the open publishes of one session, by tag, which rise."""
 
     by_tag: dict[int, Waiting] = field(default_factory=dict)
     by_value: dict[Value, Waiting] = field(default_factory=dict)

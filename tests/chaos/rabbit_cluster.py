@@ -188,7 +188,7 @@ class RabbitNode(BrokerProcess):
         return Launch([RABBITMQ_SERVER], self.data, self._environment)
 
     def faults_in_log(self, allowed: re.Pattern[str] = re.compile("")) -> str:
-        """Nobody looks: RabbitMQ reports each process that a fault ends as a crash. What counts is what clients see."""
+        """Return nothing: RabbitMQ reports a process that a fault ends as a crash. What counts is what clients see."""
         return ""
 
     # --- questions ---
@@ -316,7 +316,7 @@ class RabbitCluster:
             await asyncio.sleep(0.2)
 
     async def leader(self) -> RabbitNode | None:
-        """There is no such thing."""
+        """Return None, as RabbitMQ has no leader of all its metadata."""
         return None
 
     def close(self) -> None:

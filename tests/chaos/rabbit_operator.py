@@ -84,7 +84,7 @@ class RabbitOperator:
             raise OperatorError(f"rebalance: {told}")
 
     async def set_memory_watermark(self, node: BrokerNode, fraction: float | None) -> None:
-        """Of the machine's memory: 0 raises the alarm of this node. Raises: OperatorError."""
+        """Set a fraction of the machine's memory: 0 raises the alarm of this node. Raises: OperatorError."""
         limit = WATERMARK if fraction is None else fraction
         # A fraction has to be above 0.
         term = f"{limit:.6f}" if limit > 0 else "{absolute, 1}"

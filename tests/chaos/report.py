@@ -89,7 +89,7 @@ class Report:
         return found
 
     def unavailability(self) -> dict[str, float]:
-        """Of the faults: how long no client had a confirm, in s; `total`: of all gaps."""
+        """Return times of the faults in which no client had a confirm, in s; `total`: of all gaps."""
         longest = [fault.unavailable_s for fault in self.faults]
         return {name: quantile(longest, part) for name, part in QUANTILES.items()} | {
             "total": sum(self.gaps_s)

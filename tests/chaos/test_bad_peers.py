@@ -110,7 +110,7 @@ def new_lines(node: MemberProcess, size: int) -> list[str]:
 
 
 def says(node: MemberProcess, pattern: str, size: int = 0) -> None:
-    """Its log has a line like this."""
+    """Wait until the node's log has a line like this."""
     try:
         until(lambda: re.search(pattern, node.log_text()[size:]), "a line")
     except AssertionError:
@@ -143,7 +143,7 @@ def pickles(marker: Path) -> list[bytes]:
 
 
 def test_the_pickle_works(tmp_path: Path) -> None:
-    """Else the tests below prove nothing."""
+    """The pickles work when they are loaded, without which the tests below prove nothing."""
     marker = tmp_path / "marker"
     for number, raw in enumerate(pickles(marker)[::2]):
         pickle.loads(raw)
@@ -562,7 +562,7 @@ def test_a_journal_cut_short(trio: list[MemberProcess], cut_bytes: int) -> None:
 
 @pytest.mark.parametrize("part", ["header", "beginning", "middle"])
 def test_a_flipped_bit_in_the_journal(trio: list[MemberProcess], part: str) -> None:
-    """It may be a vote or an entry that others count on: refused by name, the file stays as it is."""
+    """A flipped bit may be a vote or an entry that others count on: refused by name, the file stays as it is."""
     n1, n2, n3 = trio
     with Unharmed(n1, n2):
         n3.kill()

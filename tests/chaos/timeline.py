@@ -78,7 +78,7 @@ class Timeline:
         self.is_watched = True
 
     def pause(self, now: float) -> None:
-        """There need not be, from here on."""
+        """Watch for no gaps from here on, as confirms may stop."""
         self._close_gap(now)
         self._last = None
         self.is_watched = False

@@ -190,7 +190,7 @@ class Workload(Crew):
                 self._judge(self.ledger.queues[name], found.message_count)
 
     def _judge(self, queue: QueueStory, messages: int) -> None:
-        """It has messages: since when, and has it had a consumer all the time?"""
+        """Count a queue that has messages, and consumers all the time, as stuck if it delivers none."""
         now = time.monotonic()
         first = self._waits.setdefault(queue.name, now)
         sessions = [each.since for each in self._consumers if each.taste.queue == queue.name]

@@ -47,14 +47,14 @@ class Gate:
             do_PUT = do_POST = do_DELETE = do_GET
 
             def log_message(self, format: str, *arguments: object) -> None:
-                """Nobody reads it."""
+                """Log nothing, as nobody reads it."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     @contextmanager
     def running(self) -> Iterator["Gate"]:
-        """It is there."""
+        """Run the gate within the context."""
         thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         thread.start()
         try:
@@ -71,7 +71,7 @@ class Gate:
             self._passing, self._side = passing, side
 
     def await_waiting(self) -> None:
-        """Until somebody waits."""
+        """Wait until a request waits."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._waiting, WAIT_S), "nobody came"
 

@@ -229,7 +229,7 @@ def test_a_node_that_ends_is_started_again(stack: Stack, tmp_path: Path) -> None
 
 
 def test_a_master_is_paused(stack: Stack, tmp_path: Path) -> None:
-    """Its clients are cut by HAProxy and served by the others; it comes back as a mirror."""
+    """HAProxy cuts the clients of a paused master, and others serve them; the master comes back as a mirror."""
 
     async def scenario() -> None:
         async with traffic(stack, tmp_path) as clients:

@@ -108,7 +108,7 @@ class FakeCluster:
                     queue.change(views.MirrorSynced(member.id))
 
     def kill_node(self, node: str) -> None:
-        """It goes down; its masters' heirs are promoted at once."""
+        """Take a node down; its masters' heirs are promoted at once."""
         self.up.discard(node)
         for queue in self.queues.values():
             member = queue.view.member_on(node)

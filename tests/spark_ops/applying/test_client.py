@@ -43,7 +43,7 @@ def test_urls(tmp_path: Path) -> None:
 
 
 def test_a_file_of_credentials(tmp_path: Path) -> None:
-    """Of the form of ~/.netrc; nobody else may read it, and what is wrong with it is told without what is in it."""
+    """A file like ~/.netrc must be closed to others, and what is wrong with it is told without what is in it."""
     path = tmp_path / "netrc"
     path.write_text("machine host login me password secret\n")
     environment = {"SPARK_OPS_NETRC": str(path)}

@@ -85,7 +85,7 @@ def test_cut_anywhere_it_is_still_a_journal(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_one_is_refused(tmp_path: Path, line: bytes, why: str) -> None:
-    """Nobody guesses what was done."""
+    """A damaged journal is refused, so that nobody guesses what was done."""
     path = tmp_path / "plan.log"
     path.write_bytes(json.dumps(LINES[0]).encode() + b"\n" + line + b"\n")
     with pytest.raises(JournalDamaged, match=why):
@@ -96,7 +96,7 @@ def test_a_damaged_one_is_refused(tmp_path: Path, line: bytes, why: str) -> None
 
 
 def test_a_step_before_its_plan() -> None:
-    """It is of no plan."""
+    """A step before its plan is of no plan, and damage."""
     with pytest.raises(JournalDamaged):
         history(LINES[1:])
 

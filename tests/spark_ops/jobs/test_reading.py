@@ -47,7 +47,7 @@ def test_no_root(tmp_path: Path) -> None:
 
 
 def test_hours_are_chosen(tmp_path: Path) -> None:
-    """Those with something of [since, until)."""
+    """Hours are chosen that have something of [since, until)."""
     roots.write(tmp_path, NODE_ROWS)
     for since, until, hours in (
         (None, None, [0, 1]),

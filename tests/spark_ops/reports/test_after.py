@@ -109,7 +109,7 @@ def test_a_queue_that_moves_twice_arrives_once() -> None:
 
 
 def test_a_mirror_that_moved() -> None:
-    """It is there when the new copy is synchronised and the old one is gone."""
+    """A mirror has moved when the new copy is synchronised and the old one is gone."""
     rows = samples.rows()
     *others, mail = rows.queues
     half = replace(mail, ring=(*mail.ring, "rabbit@n2"), synced=(*mail.synced, "rabbit@n2"))

@@ -50,7 +50,7 @@ def test_no_cell_is_a_formula(name: str) -> None:
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:
-    """There is one way to say that something is HTML."""
+    """Text is escaped unless it is marked as HTML, for which there is one way."""
     assert tag("b", "<i>", title='"') == '<b title="&quot;">&lt;i&gt;</b>'
     assert tag("b", Markup("<i></i>")) == "<b><i></i></b>"
     assert tag("p", None, ["a", ["b"]], hidden=True, lang=None) == "<p hidden>ab</p>"
@@ -193,13 +193,13 @@ def test_many_nodes_are_few_lines() -> None:
 
 @given(st.floats(1e-9, 1e15), st.sampled_from(["decimal", "share", "bytes", "count", "ms"]))
 def test_a_scale_holds_all_and_wastes_little(highest: float, kind: str) -> None:
-    """Its end is no less than the highest value, and not much more than twice it."""
+    """A scale's end is no less than the highest value, and not much more than twice it."""
     top = svg.nice_top(highest, kind)
     assert highest * 0.999 <= top <= highest * 2.6
 
 
 def test_drawings_have_names() -> None:
-    """Whoever does not see one hears what it is."""
+    """Drawings have names, so that people who do not see one hear what it is."""
     drawn = svg.plot(
         [line("<n>", [0, 60, 120], [1.0, None, 2.0])], 0, 120, 2.0, title="CPU & more", kind="share"
     )  # type: ignore[list-item]
