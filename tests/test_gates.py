@@ -37,7 +37,7 @@ def test_which_are_fast(path: str, markers: list[str], fast: bool) -> None:
 
 
 def test_each_file_is_in_one_lane_of_all() -> None:
-    """Of those with the longest beginning there is one; none is left out, and no lane is empty."""
+    """Each file has one lane with the longest beginning; none is left out, and no lane is empty."""
     found = [path for lane in ALL_LANES for path in gates.files_of(lane, "all", FILES)]
     assert sorted(found) == FILES
     assert all(gates.files_of(lane, "all", FILES) for lane in ALL_LANES)

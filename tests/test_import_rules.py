@@ -471,7 +471,7 @@ def test_pure_parts_do_no_io() -> None:
 
 
 def test_the_benchmark_knows_nothing_of_the_broker() -> None:
-    """It judges from outside, so an error of the codec cannot hide."""
+    """The benchmark judges from outside, so an error of the codec cannot hide."""
     files = sorted((ROOT / "bench").glob("*.py"))
     assert files
     imports = {name.split(".")[0] for path in files for _, name in _imports(path)}

@@ -81,7 +81,7 @@ def hoard_and_vanish(node: NodeProcess) -> None:
 
 
 def test_a_transaction_that_is_never_committed(node: NodeProcess, siege: Begin) -> None:
-    """Its publishes go with the connection."""
+    """Publishes of an uncommitted transaction go with the connection."""
     with siege(peak_mib=WEIGHT_MIB + 24, kept_mib=WEIGHT_MIB + 24):
         for _ in range(2):
             attacker = Connection(node)

@@ -68,7 +68,7 @@ class Tools:
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Tools]:
-    """Of a server of our own."""
+    """Give the command-line tools of a server of our own."""
     if IS_RABBITMQ:
         server = RabbitServer({})
         yield Tools("/usr/lib/rabbitmq/bin", server._environment, server._node, server.port)

@@ -52,7 +52,7 @@ class Ending:
 
     received: bytes
     seconds: float | None
-    """Until the server ended the connection; None: it did not."""
+    """The server ended the connection after this time; None: it did not."""
 
 
 Case = Callable[[Server], Ending]

@@ -41,7 +41,7 @@ WANTS_THE_REASON: Final[Table] = {"capabilities": table({"authentication_failure
 """A client with these properties is refused at once, not after 3 s."""
 SILENCE_S: Final = 0.3
 KNOWN_S: Final = 0.6
-"""Until all nodes know that one has an alarm, where it cannot be seen."""
+"""All nodes know after this time that one has an alarm, where it cannot be seen."""
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ class BalancerNetwork(NamespaceNetwork):
             self._add(name)
 
     def address(self, name: str) -> str:
-        """Of one of them."""
+        """Return the address of one of them."""
         return self._addresses[name]
 
 

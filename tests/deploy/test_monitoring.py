@@ -45,7 +45,7 @@ def _document(path: str) -> Any:
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
-    """Those of the compose file."""
+    """Return the services of the compose file."""
     found: dict[str, Any] = _document("docker-compose.yml")["services"]
     return found
 
@@ -221,7 +221,7 @@ def test_prometheus_answers_each_query_of_the_dashboard(prometheus: Prometheus) 
 @pytest.mark.slow
 @needs_prometheus
 def test_the_page_shows_how_to_see_that_it_works(prometheus: Prometheus) -> None:
-    """Its `curl`, as it stands there."""
+    """The page's `curl` works as it stands there."""
     [line] = re.findall(r"^(curl .*)$", PAGE, re.MULTILINE)
     assert "http://127.0.0.1:9090/" in line
     done = subprocess.run(

@@ -73,7 +73,7 @@ def test_the_readable_rest_comes_and_the_loss_is_told() -> None:
 
 
 def test_one_damaged_content_in_the_message_store_costs_one_message() -> None:
-    """Those that would have been loaded with it come."""
+    """A damaged content costs one message, and those that would have been loaded with it come."""
     story = Story(size=LARGE_BYTES)
     story.flip(story.paths(".rdq")[0])
     found = story.bodies()
@@ -101,7 +101,7 @@ def test_an_error_of_reading_that_stays_costs_what_it_is_of() -> None:
 
 
 def test_basic_get_waits_while_a_read_is_tried_again() -> None:
-    """It is not told that the queue is empty."""
+    """A get waits while a read is tried again, and is not told that the queue is empty."""
     story = Story()
     world, client = story.world, story.client
     world.disk.fail(Read, story.segment(0))
@@ -165,7 +165,7 @@ def test_kinds_of_queues_survive_damage(arguments: Table) -> None:
 
 
 def test_a_deleted_queue_with_unreadable_messages() -> None:
-    """It goes, and its files with it."""
+    """A deleted queue goes, and its files with it, though it has unreadable messages."""
     story = Story(size=LARGE_BYTES)
     world = story.world
     world.disk.fail_always(Read, story.segment(1))
@@ -176,7 +176,7 @@ def test_a_deleted_queue_with_unreadable_messages() -> None:
 
 
 def test_messages_that_a_client_has_are_not_given_up() -> None:
-    """Their contents are in memory; they come again when it gives them back, be their record readable or not."""
+    """Contents that a client has are in memory and come again when it gives them back, their record readable or not."""
     story = Story()
     world, client = story.world, story.client
     got = [message.body for message in [*world.get_all(client, "q")][:4]]
@@ -189,7 +189,7 @@ def test_messages_that_a_client_has_are_not_given_up() -> None:
 
 
 def test_rot_under_messages_that_are_in_memory_costs_none() -> None:
-    """It is found while nobody needs the disk; the messages are dropped only where they are nowhere else."""
+    """Rot is found while nobody needs the disk; messages are dropped only where they are nowhere else."""
     story = Story(options=replace(OPTIONS, scrub_rate=1 << 20))
     world = story.world
     world.queue("q").backlog.refill()

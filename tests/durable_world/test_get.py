@@ -38,7 +38,7 @@ def ready(size: int = 3, properties: Properties = PERSISTENT) -> tuple[DurableWo
 
 
 def got(methods: list[Method | None]) -> list[tuple[int, int]]:
-    """Of each answer its tag, and how many messages are left."""
+    """Return each answer's tag, and how many messages are left."""
     assert all(isinstance(method, BasicGetOk) for method in methods), methods
     return [
         (method.delivery_tag, method.message_count) for method in methods if isinstance(method, BasicGetOk)

@@ -286,7 +286,7 @@ def confirms(client: Client) -> list[tuple[int, str, int, bool]]:
 
 
 def redelivered(messages: Iterable[Received]) -> list[bool]:
-    """Of messages that were got or delivered, which were so before."""
+    """Return for each message that was got or delivered if it was so before."""
     found = []
     for message in messages:
         method: Any = message.method

@@ -62,7 +62,7 @@ PASSWORDS: Final = {
         "updated secret",
     )
 }
-"""Nobody may ever read one of these again: in no log, answer, event or file of data."""
+"""None of these may ever be read again: in no log, answer, event or file of data."""
 
 CONTENTS: Final = {
     name: canary(name)

@@ -29,7 +29,7 @@ SECRET = {"it": canary("it")}
     ],
 )
 def test_a_secret_is_found_in_any_guise(hidden: str) -> None:
-    """Else the tests below prove nothing."""
+    """A secret is found in any guise, without which the tests below prove nothing."""
     assert found_in(f"before {hidden} behind".encode(), SECRET)
 
 

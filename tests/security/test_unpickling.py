@@ -113,7 +113,7 @@ PICKLE: Final = pickle.dumps(Path("/nowhere"))
 
 
 def test_the_watch_sees_what_it_is_there_for(tmp_path: Path) -> None:
-    """Else the test below proves nothing."""
+    """The watch sees forbidden calls, without which the test below proves nothing."""
     notes = tmp_path / "notes"
     code = (
         "import os, pickle, sys\n"
