@@ -150,7 +150,7 @@ class Run:
                         ledger.excuse(queue.name, "its node went down", transient_only=True)
 
     def _gone_since(self, node: Node | None) -> float | None:
-        """See `Ledger.gone_since`."""
+        """Return when the node was declared down, as `Ledger.gone_since` wants it; None: it is up."""
         member = None if node is None else self.world.catalogue.member(node.name)
         return None if member is None or member.is_up else self._down_since.get(member.name)
 

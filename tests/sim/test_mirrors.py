@@ -116,7 +116,7 @@ def test_bugs_are_found(name: str) -> None:
 
 
 def test_waits_that_are_joined_are_found() -> None:
-    """See `AUDIT`."""
+    """Joined waits are found by a history, as seeds find them too seldom."""
     with bug("waits are joined"), pytest.raises(AssertionError):
         two_origins_wait()
     two_origins_wait()

@@ -112,7 +112,7 @@ class WorldRun(Run):
         """The nodes that are well in the end."""
 
     def make_world(self, seed: int, names: tuple[str, ...]) -> World:
-        """See `Run.make_world`."""
+        """Make a world of three or five nodes with some latency and room on its links."""
         world = World(seed, ("n1", "n2", "n3") if seed % 8 else ("n1", "n2", "n3", "n4", "n5"))
         world.links.latency_s = world.random.choice((0.001, 0.005, 0.02))
         world.congested_bytes = world.random.choice((2_000, 20_000, 1 << 20))

@@ -179,7 +179,7 @@ class Links:
     # --- what a node asks for ---
 
     def send_control(self, sender: str, receiver: str, topic: Topic, message: bytes) -> bool:
-        """See `Transport.send_control`."""
+        """Send on the control session and return True, if the sender has one."""
         session = self._control.get(frozenset((sender, receiver)))
         if session is None or sender not in session.up:
             return False

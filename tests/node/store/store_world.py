@@ -144,7 +144,7 @@ class Confirm:
 
 @contextmanager
 def small_parts() -> Iterator[None]:
-    """See `SMALL_PARTS`."""
+    """Cut the work of the store into the parts of `SMALL_PARTS`."""
     with ExitStack() as stack:
         for name, value in SMALL_PARTS.items():
             stack.enter_context(patch(name, value))
