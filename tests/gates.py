@@ -1,4 +1,4 @@
-"""Which tests a contributor runs before each commit, which CI runs, and what of them runs side by side.
+"""A gate is the set of tests that a contributor runs before each commit or that CI runs; lanes run side by side.
 
     fast    `make test`: rules, transcripts, stores and rings over simulated disks and networks, a smoke test
     all     `make test-all`: these, and real sockets, processes, clocks, browsers, a JVM, containers, and many seeds

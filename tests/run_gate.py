@@ -27,23 +27,23 @@ from tests.gates import LANES, ROOT, Gate, Lane, files_of, files_with_tests
 
 KEPT: Final = ROOT / "var" / "tests"
 WAITING: Final = int(os.environ.get("FLUFFLE_WAITING", "3"))
-"""How many lanes that wait run at a time: on two cores they take some half of them."""
+"""So many lanes that wait run at a time: on two cores they take some half of them."""
 COMPUTING: Final = os.cpu_count() or 1
-"""The same for those that compute."""
+"""So many lanes that compute run at a time."""
 LIMIT_S: Final[dict[Gate, float]] = {"fast": 1800.0, "all": 3600.0}
 """A gate that takes longer hangs: its lanes are interrupted, which says where."""
 GRACE_S: Final = 30.0
-"""How long a lane that is interrupted may take to end its nodes."""
+"""An interrupted lane may take this long to end its nodes."""
 LOOK_S: Final = 0.2
 FIXED_SEED: Final = "1"
 INTERRUPTED: Final = 130
 NONE_FOUND: Final = 5
-"""How pytest ends when it has no test to run."""
+"""Pytest ends with this code when it has no test to run."""
 SELECTS: Final[dict[Gate, tuple[str, ...]]] = {
     "fast": ("--fast",),
     "all": ("-rs", "--durations=15", "--durations-min=5"),
 }
-"""What a gate tells pytest. All of them say what was skipped, and why, and what took longest."""
+"""A gate gives these options to pytest. All of them say what was skipped, and why, and what took longest."""
 _FIRST_PART: Final = re.compile(r"^=+ ", re.MULTILINE)
 _COUNTED: Final = re.compile(r"^(?:.* in \d.*|no tests ran.*)$", re.MULTILINE)
 

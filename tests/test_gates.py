@@ -37,7 +37,7 @@ def test_which_are_fast(path: str, markers: list[str], fast: bool) -> None:
 
 
 def test_each_file_is_in_one_lane_of_all() -> None:
-    """Of those with the longest beginning there is one; none is left out, and no lane is empty."""
+    """Each file has one lane with the longest beginning; none is left out, and no lane is empty."""
     found = [path for lane in ALL_LANES for path in gates.files_of(lane, "all", FILES)]
     assert sorted(found) == FILES
     assert all(gates.files_of(lane, "all", FILES) for lane in ALL_LANES)
@@ -209,7 +209,7 @@ ALLOWED = "import time\ndef test_x():\n    time.sleep(0)\n"
 
 
 def fast(tmp_path: Path, text: str) -> "subprocess.CompletedProcess[str]":
-    """How a test goes that pytest believes to be one of the fast gate."""
+    """Return the run of a test that pytest believes to be one of the fast gate."""
     (tmp_path / "test_made.py").write_text(text)
     (tmp_path / "conftest.py").write_text(
         "from tests.conftest import *\nfrom tests import gates\ngates.FAST = ('test_made',)\n"

@@ -1,4 +1,4 @@
-"""Who may import whom, and which folders do no I/O (ARCHITECTURE.md, "Who may import whom").
+"""Imports follow rules, and some folders do no I/O (ARCHITECTURE.md, "Who may import whom").
 
 Imports go down the list of layers only. A folder that is pure is held to a list of modules that it may use, so
 that a new way to do I/O needs no new rule here. Imports under `if TYPE_CHECKING` count like all others.
@@ -196,7 +196,7 @@ LAYERS: Final = {
         "spark_ops.jobs",
     ),
 }
-"""What each part of node/, cluster/ and spark_ops/ may import besides itself, `node.version` and `node.override`.
+"""Each part of node/, cluster/ and spark_ops/ may import these besides itself, `node.version` and `node.override`.
 
 A broker and spark_ops share files and HTTP, no code.
 
@@ -235,7 +235,7 @@ LIBRARIES: Final = {
     "cluster.mirror": ("google",),
     "spark_ops.planning": ("numpy", "scipy"),
 }
-"""What a pure part may use beside that: protobuf; the core of Raft, which is imported without what it does not need,
+"""A pure part may use these beside that: protobuf; the core of Raft, which is imported without what it does not need,
 and whose pickles are read by a reader of our own; arrays of a million queues."""
 
 KNOTS: Final = (
@@ -314,7 +314,7 @@ KNOTS: Final = (
 """Files that know each other in a circle, imports under `TYPE_CHECKING` included. This list may only shrink."""
 
 GENERATED: Final = "_pb2.py"
-"""How the names of files end that `protoc` made: nobody's rules hold for them."""
+"""The names of files that `protoc` made end so: nobody's rules hold for them."""
 
 PURE_MODULES: Final = frozenset(
     {
@@ -348,14 +348,14 @@ PURE_MODULES: Final = frozenset(
         "zlib",
     }
 )
-"""What a pure part may use of the standard library: nothing that waits, tells the time or rolls dice."""
+"""A pure part may use these of the standard library: nothing that waits, tells the time or rolls dice."""
 
 FORBIDDEN_CALLS: Final = frozenset({"open", "print", "input", "exec", "eval", "compile", "__import__"})
 """Built-ins with which I/O needs no import."""
 
 
 FORBIDDEN_METHODS: Final = frozenset({"datetime.now", "datetime.utcnow", "datetime.today", "date.today"})
-"""What of the module `datetime` tells the time. Its other names are fine."""
+"""These methods of the module `datetime` tell the time. Its other names are fine."""
 
 
 def _module(path: Path) -> str:
@@ -471,7 +471,7 @@ def test_pure_parts_do_no_io() -> None:
 
 
 def test_the_benchmark_knows_nothing_of_the_broker() -> None:
-    """It judges from outside, so an error of the codec cannot hide."""
+    """The benchmark judges from outside, so an error of the codec cannot hide."""
     files = sorted((ROOT / "bench").glob("*.py"))
     assert files
     imports = {name.split(".")[0] for path in files for _, name in _imports(path)}

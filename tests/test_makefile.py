@@ -1,4 +1,4 @@
-"""What the Makefile installs for whom."""
+"""The Makefile installs a node for those who try the broker, and all that tests need for those who work on it."""
 
 import shutil
 import subprocess

@@ -27,7 +27,7 @@ def message_names(messages: "list[DescriptorProto]") -> set[str]:
 
 @pytest.mark.parametrize("proto", PROTOS, ids=lambda proto: proto.stem)
 def test_generated_modules_are_fresh(proto: Path, tmp_path: Path) -> None:
-    """What is compared is the meaning: the text differs with the generator's version."""
+    """Generated modules have the meaning of their proto files: the text differs with the generator's version."""
     pytest.importorskip("grpc_tools")
     out = tmp_path / "descriptors"
     command = ["-m", "grpc_tools.protoc", "-I", "proto", f"--descriptor_set_out={out}", proto.name]

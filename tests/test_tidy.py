@@ -1,4 +1,4 @@
-"""What no linter looks at: documents that tell the truth, files that stay small, nothing left lying about."""
+"""No linter looks at these: documents that tell the truth, files that stay small, nothing left lying about."""
 
 import ast
 import os
@@ -25,7 +25,7 @@ LONG_FUNCTIONS: Final = {
 """Functions under node/, cluster/ and spark_ops/ that may be longer, with the reason."""
 
 GENERATED: Final = "_pb2.py"
-"""How the names of files end that `protoc` made; tests/test_proto_fresh.py holds them against proto/."""
+"""The names of files that `protoc` made end so; tests/test_proto_fresh.py holds them against proto/."""
 
 CHANGE_KINDS: Final = frozenset({"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"})
 
@@ -146,7 +146,7 @@ def test_the_licence_is_the_one_that_is_announced() -> None:
 
 
 def test_nothing_is_marked_as_unfinished() -> None:
-    """What is left to do is an issue, not a mark in a file."""
+    """Work that is left to do is an issue, not a mark in a file."""
     marks = re.compile(
         "|".join(rf"\b{first}{rest}\b" for first, rest in (("TO", "DO"), ("FIX", "ME"), ("XX", "X")))
     )
@@ -159,7 +159,7 @@ def test_nothing_is_marked_as_unfinished() -> None:
 
 
 def test_nothing_is_generated() -> None:
-    """But for what `protoc` made, which has a test that it is fresh."""
+    """No file is generated but by `protoc`, whose files have a test that they are fresh."""
     mark = "DO NOT " + "EDIT"
     assert [_name(path) for path in PYTHON if mark in path.read_text().upper()] == []
 

@@ -146,7 +146,7 @@ def _files(places: str) -> list[Path]:
 
 _CONSTANT: Final = re.compile(r"_?[A-Z][A-Z\d]*(?:_[A-Z\d]+)+")
 FOREIGN: Final = "RABBITMQ_"
-"""How variables of RabbitMQ begin. Those that mean nothing here are named too; tests/node/config has all of them."""
+"""Variables of RabbitMQ begin so. Those that mean nothing here are named too; tests/node/config has all of them."""
 
 
 def test_constants_that_are_named_exist() -> None:
@@ -503,7 +503,7 @@ QUOTES: Final = (
 ABOUT: Final = re.compile(
     r"\bsilent\b|counts? as (?:up|down)|cluster\.lease|\bleases?\b|heartbeats are|declare[ds]? (?:\w+ )?down"
 )
-"""What a sentence about the failure detector has."""
+"""A sentence about the failure detector has one of these words."""
 
 OTHER: Final = (
     "dropped after some 12 s, after 20 s if it is the last",  # mirrors

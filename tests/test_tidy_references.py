@@ -39,7 +39,7 @@ _PUBLISHED: Final = re.compile(
     r"(?:AMQP 0-9-1(?: specification| errata)?|\bRFC \d+|\bRaft(?: paper)?|\bthesis),?\s$"
 )
 _PART_END: Final = re.compile(r"[.:;]\s|[\"`]{3}|\n")
-"""What ends the part of a sentence in which a name holds."""
+"""The part of a sentence in which a name holds ends here."""
 _HEADING: Final = re.compile(rf"^#+ ({_NUMBER})\.? ", re.MULTILINE)
 _RULE: Final = re.compile(r"^(?:(\d+)\. |\| (\d+) \||\*\*(\d+(?:\.\d+)*)\.?\*\*)", re.MULTILINE)
 _BREAK: Final = re.compile(r"\s*\n[ \t]*(?:(?:#|//)[ \t]*)?")

@@ -35,12 +35,28 @@ OPENERS: Final = frozenset(
 )
 """First words of docstrings that cannot be read by themselves."""
 
+TEST_OPENERS: Final = OPENERS | frozenset(
+    ("How", "Where", "Which", "Whose", "That", "Then", "Also", "And", "Or", "Nor", "But", "Else", "Until")
+)
+"""Docstrings of tests begin with none of these either, those behind constants and attributes included."""
+
+FRAGMENT: Final = re.compile(r"The same\b|So (?:that|as)\b|See `")
+"""Beginnings of docstrings that need the line above them."""
+
 OLD_WORDS: Final = re.compile(
     r"\b(?:reckon\w*|oftener|by and by|in truth|(?:is|are) to be had)\b", re.IGNORECASE
 )
 """Words of older or literary English, which STYLE.md rules out."""
 
 TOUR_TOLERANCE: Final = 0.05
+
+
+def _strings(path: Path) -> Iterator[str]:
+    """Yield all docstrings of a file, those behind constants and attributes included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text.strip()
 
 
 def _docstrings(path: Path) -> Iterator[str]:
@@ -80,16 +96,24 @@ def test_the_tour_is_as_long_as_it_says() -> None:
 
 def test_docstrings_stand_alone() -> None:
     """None opens with a word that needs the name before it, or only points to another one."""
-    kit = [
-        path
-        for path in PYTHON
-        if path.is_relative_to(ROOT / "bench") or path.is_relative_to(ROOT / "tests" / "kit")
-    ]
+    bench = [path for path in PYTHON if path.is_relative_to(ROOT / "bench")]
     found = [
         f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
-        for path in (*NODE, *kit)
+        for path in (*NODE, *bench)
         for docstring in _docstrings(path)
         if re.split(r"\W", docstring, maxsplit=1)[0] in OPENERS or docstring.startswith("See `")
+    ]
+    assert found == []
+
+
+def test_docstrings_of_tests_stand_alone() -> None:
+    """A test's docstring says what is tested without the name or the line above it."""
+    found = [
+        f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
+        for path in PYTHON
+        if path.is_relative_to(ROOT / "tests")
+        for docstring in _strings(path)
+        if re.split(r"\W", docstring, maxsplit=1)[0] in TEST_OPENERS or FRAGMENT.match(docstring)
     ]
     assert found == []
 

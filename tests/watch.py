@@ -1,4 +1,4 @@
-"""What a test of the fast gate must not do, seen by an audit hook of Python: https://peps.python.org/pep-0578/.
+"""A test of the fast gate must not do some things, seen by an audit hook: https://peps.python.org/pep-0578/.
 
 What libraries do in C with sockets of their own goes unseen; servers of uvloop bind theirs in Python.
 """

@@ -1,4 +1,4 @@
-"""What every attack must leave as it was: the node's memory, its files, its log, and the latency of others."""
+"""Every attack must leave the node's memory, files and log and the latency of others as they were."""
 
 import time
 from types import TracebackType
@@ -17,15 +17,15 @@ much to do, the attacker's and the bystander's own threads among it. A node that
 seconds here."""
 
 MEDIAN_S: Final = 0.5
-"""And half of them must be faster than this, while one core is busy with the attack."""
+"""Half of the round trips must be faster than this, while one core is busy with the attack."""
 
 KEPT_MIB: Final = EXCESS_BYTES // MIB
-"""What may stay above the base: a node gives freed heap back once it holds more than this above the least that it ever
+"""This may stay above the base: a node gives freed heap back once it holds more than this above the least that it ever
 used. It is a plateau and no leak: 20 storms of 10,000 queues on one node end at 20 MiB as 13 do. A leak shows as the
 size of the attack."""
 
 CALM_S: Final = 10.0
-"""How long the node may take to tidy up after the last socket of the attack is gone."""
+"""The node may take this long to tidy up after the last socket of the attack is gone."""
 
 _POLL_S: Final = 0.05
 

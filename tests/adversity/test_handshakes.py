@@ -29,7 +29,7 @@ def dial(node: NodeProcess, source: str = "") -> socket.socket:
 
 
 def ended(sockets: list[socket.socket], within: float) -> int:
-    """How many of the sockets the node ended in time, whatever it said before."""
+    """Return how many of the sockets the node ended in time, whatever it said before."""
     poll = select.poll()
     waiting = {each.fileno(): each for each in sockets}
     for number in waiting:
@@ -159,7 +159,7 @@ def test_2000_connections_that_come_and_go(node: NodeProcess, siege: Begin) -> N
 
 
 def test_more_sockets_than_files_are_allowed(start_node: Callable[..., NodeProcess]) -> None:
-    """Nobody new gets in while all file descriptors are taken, those who are in notice nothing, and then it goes on."""
+    """New clients wait while all file descriptors are taken, those that are in notice nothing, and then it goes on."""
     node = start_node(file_limit=64)
     with Siege(node, peak_mib=8):
         attackers = [dial(node) for _ in range(150)]

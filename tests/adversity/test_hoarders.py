@@ -81,7 +81,7 @@ def hoard_and_vanish(node: NodeProcess) -> None:
 
 
 def test_a_transaction_that_is_never_committed(node: NodeProcess, siege: Begin) -> None:
-    """Its publishes go with the connection."""
+    """Publishes of an uncommitted transaction go with the connection."""
     with siege(peak_mib=WEIGHT_MIB + 24, kept_mib=WEIGHT_MIB + 24):
         for _ in range(2):
             attacker = Connection(node)
@@ -151,7 +151,7 @@ def test_requeued_in_the_worst_order(node: NodeProcess, siege: Begin) -> None:
 
 
 def test_routes_and_traits_that_never_repeat(node: NodeProcess, siege: Begin) -> None:
-    """What a connection remembers of its publishes: 8,192 routes of 1 KiB, and no more, whatever their properties."""
+    """A connection remembers 8,192 routes of 1 KiB of its publishes and no more, whatever their properties."""
     with siege(peak_mib=8192 // 1024 * 4 + 8):
         attacker = Connection(node)
         attacker.channel(1)

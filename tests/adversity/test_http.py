@@ -49,7 +49,7 @@ NAMES: Final = [
 ]
 
 NOTICED_S: Final = 0.5
-"""What publishers beside the attack would call slow, of their usual round trip. Alone it takes a millisecond, but the
+"""A round trip of this time would be slow to publishers beside the attack. Alone it takes a millisecond, but the
 machine may have other work."""
 
 VHOST: Final = quote("/")

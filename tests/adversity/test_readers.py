@@ -24,7 +24,7 @@ Begin = Callable[..., Siege]
 UNREAD_MIB = 16 + 2 * 16
 SECONDS = 2.0
 ENDS_S = 120.0
-"""What is sent until it is enough has been sent by then, on a busy machine, too."""
+"""A flood that goes on until it is enough has been sent by then, on a busy machine too."""
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_channel_errors_that_are_not_read(node: NodeProcess, siege: Begin) -> No
 
 
 def test_a_slow_reader_with_a_fast_publisher(node: NodeProcess, siege: Begin) -> None:
-    """What a consumer does not read waits in its queue, where max-length bounds it: 10,000 × 1 KiB here.
+    """Messages that a consumer does not read wait in its queue, where max-length bounds them: 10,000 × 1 KiB here.
 
     Of the connection's own there is at most what was written last: 1 MiB in the transport and 512 KiB a turn.
     """

@@ -63,7 +63,7 @@ def test_an_ambiguous_request_is_the_last(node: NodeProcess, headers: bytes) -> 
 
 
 def test_what_is_not_ambiguous_is_answered(node: NodeProcess) -> None:
-    """Else the test above proves nothing: two requests, one with chunks, and two answers."""
+    """Two requests, one with chunks, get two answers, without which the test above proves nothing."""
     first = b"PUT /api/vhosts/x HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
     last = SMUGGLED.replace(b"host: x", b"host: x\r\nconnection: close")
     received = answers(node, first + last)

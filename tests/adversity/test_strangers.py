@@ -1,4 +1,4 @@
-"""Who is not logged in yet: guesses of passwords, and what is said before AMQP begins (docs/limits.md, "Handshake")."""
+"""Clients that are not logged in yet guess passwords or say things before AMQP begins (docs/limits.md, "Handshake")."""
 
 import contextlib
 import time

@@ -80,7 +80,7 @@ def test_a_cluster_is_the_sum_of_its_nodes(formed: list[list[int]]) -> None:
 def test_a_single_node_starts_when_it_is_asked_for_and_ends_with_the_cluster(
     formed: list[list[int]],
 ) -> None:
-    """Its CPU isn't the cluster's."""
+    """A single node's CPU is not counted as the cluster's."""
     cluster = QuietCluster()
     cluster.start()
     single = cluster.single()
@@ -185,7 +185,7 @@ CLASSIC = "cluster_formation.classic_config.nodes"
 @pytest.mark.real
 @pytest.mark.parametrize("kind", [FluffleCluster, RabbitCluster])
 def test_settings_come_last(kind: type[Cluster]) -> None:
-    """They may change what the cluster needs."""
+    """A test's settings come last, as they may change what the cluster needs."""
     for node in kind()._make_nodes():
         node.settings = ["heartbeat = 10"]
         assert node.configuration()[-1] == "heartbeat = 10"
@@ -280,7 +280,7 @@ def test_when_fluffle_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_when_rabbitmq_synchronised() -> None:
-    """Its node says so, in microseconds."""
+    """RabbitMQ's node says in microseconds when it synchronised."""
     cluster = RabbitCluster()
     first = QuietServer()
     first.answers = ["{1700000000000000,1700000002500000}\n"]

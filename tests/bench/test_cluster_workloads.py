@@ -26,7 +26,7 @@ def test_all_of_them_are_a_group_and_take_a_cluster() -> None:
     ],
 )
 def test_where_the_clients_are(name: str, nodes: tuple[int, int]) -> None:
-    """Of publisher and consumer; the queue is on node 0."""
+    """The publisher and the consumer are on these nodes; the queue is on node 0."""
     run = next(workload.run for workload in CLUSTER_WORKLOADS if workload.name == name)
     assert isinstance(run, OneQueue)
     assert (run.publisher_node, run.consumer_node) == nodes

@@ -13,7 +13,7 @@ from bench.frames import Chunk
 
 @pytest.mark.parametrize("said", [b"connection.close", b""])
 def test_a_publisher_that_waits_notices_that_the_broker_ended_its_connection(said: bytes) -> None:
-    """It is as far ahead as it may be, and nobody consumes: without looking it would wait for ever."""
+    """A publisher that is as far ahead as it may be notices the end of its connection, or would wait for ever."""
     ours, theirs = socket.socketpair()
     consumer: Any = SimpleNamespace(delivery_count=0)
     connection: Any = SimpleNamespace(socket=ours)

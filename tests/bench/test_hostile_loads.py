@@ -1,4 +1,4 @@
-"""What hostile loads ask for is as much as the node takes, and not more."""
+"""Hostile loads ask for as much as the node takes, and not more."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def test_patterns_and_keys_are_just_below_what_is_refused() -> None:
 
 
 def test_keys_do_not_repeat() -> None:
-    """Else a connection remembers the way."""
+    """Keys do not repeat, or a connection would remember the way."""
     keys = [loads.wild_key(flooder, number) for flooder in range(3) for number in range(100)]
     assert len(set(keys)) == len(keys)
     writes = list(islice(loads.topic_publishes(0), 3))
@@ -42,7 +42,7 @@ def test_keys_do_not_repeat() -> None:
 
 @pytest.mark.parametrize("pattern", loads.BACKTRACKING)
 def test_expressions_are_taken_and_do_not_match(pattern: str) -> None:
-    """They would be tried for nothing if they were refused, or found at once."""
+    """Expressions are taken and do not match, or they would not be tried at all, or found at once."""
     name = loads.queue_of_letters(3)
     assert len(name) <= 255
     assert not matcher(pattern.encode())(name.encode())

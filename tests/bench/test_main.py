@@ -63,7 +63,7 @@ def test_against_needs_another_checkout(
 
 
 def test_against_and_rabbitmq_exclude_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """There is one column beside Fluffle's."""
+    """The report has one column beside Fluffle's, so `--against` and RabbitMQ exclude each other."""
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "__main__.py").touch()
     options(monkeypatch, "--against", str(tmp_path))
@@ -116,7 +116,7 @@ class Idle(Server):
         self.running = True
 
     def wait_until_quiet(self) -> None:
-        """It is."""
+        """Return at once, as a fake server is quiet."""
 
 
 def test_clusters_and_single_nodes_do_not_run_together() -> None:

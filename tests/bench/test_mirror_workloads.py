@@ -57,7 +57,7 @@ def test_twenty_queues_are_spread() -> None:
 
 @pytest.mark.parametrize("name", ["mirrors-kill", "mirrors-kill-leader", "mirrors-freeze"])
 def test_gaps_are_medians_of_seven_rounds_or_more(name: str) -> None:
-    """Also if fewer rounds are asked for."""
+    """A gap is the median of at least seven rounds, also if fewer are asked for."""
     rounds = BY_NAME[name].rounds
     assert rounds is not None
     assert rounds >= 7
@@ -93,7 +93,7 @@ class Led(Cluster):
         self.policies.append(policy)
 
     def _await_formed(self) -> None:
-        """It is."""
+        """Return at once, as a fake cluster is formed."""
 
     def _make_nodes(self) -> Sequence[Server]:
         return self.nodes

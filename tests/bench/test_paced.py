@@ -27,7 +27,7 @@ class Wire:
         self.sent += data
 
     def select_confirms(self) -> None:
-        """They are on."""
+        """Return at once, as confirms are on."""
 
 
 def run_of(count: int) -> tuple[Any, Wire]:
@@ -50,7 +50,7 @@ def delivery(tag: int, number: int) -> bytes:
 
 
 def test_each_confirm_is_timed_from_its_publish() -> None:
-    """Also where one answer is for several; what is refused is not confirmed."""
+    """Each confirm is timed from its publish, also where one answer is for several; a nack is no confirm."""
     run, _ = run_of(4)
     run._take_answers(answer(3, multiple=True), 10.0)
     run._take_answers(answer(4, ids=f.NACK), 11.0)
@@ -78,7 +78,7 @@ def test_deliveries_are_acknowledged_and_counted() -> None:
 
 
 def test_it_is_complete_when_what_was_confirmed_is_delivered() -> None:
-    """What was refused may be delivered, or not."""
+    """A run is complete when its confirmed messages are delivered; nacked ones may be delivered or not."""
     run, _ = run_of(2)
     run._take_answers(answer(1) + answer(2, ids=f.NACK), 3.0)
     assert not run.is_complete

@@ -71,7 +71,7 @@ def test_not_worse_keeps_the_direction(required: Requirement | None, expected: R
 
 
 def test_not_worse_of_a_time_without_a_requirement() -> None:
-    """It must not grow."""
+    """A time without a requirement must not grow."""
     assert Row("p99", "ms").not_worse(0.05) == Row("p99", "ms", NotAbove(1.05))
 
 
@@ -110,6 +110,6 @@ def test_table_is_aligned() -> None:
 
 
 def test_table_names_the_reference() -> None:
-    """What Fluffle is beside heads the third column."""
+    """The third column is headed by the reference beside which Fluffle is measured."""
     heading = table([["a"] * 10], "57925ec").splitlines()[0]
     assert [cell.strip() for cell in heading.split("|")[1:5]] == ["workload", "Fluffle", "57925ec", "unit"]

@@ -37,7 +37,7 @@ def test_version_from_connection_start() -> None:
 
 @pytest.mark.parametrize("kind", [Fluffle, RabbitMQ])
 def test_settings_are_lines_of_the_configuration(kind: type[Server]) -> None:
-    """They come after what the server itself needs."""
+    """Settings are lines that come after what the server itself needs."""
     server = kind()
     server.settings = ["vm_memory_high_watermark.absolute = 400MB"]
     assert server.configuration()[-1] == "vm_memory_high_watermark.absolute = 400MB"
@@ -45,7 +45,7 @@ def test_settings_are_lines_of_the_configuration(kind: type[Server]) -> None:
 
 @pytest.mark.parametrize("kind", [Fluffle, RabbitMQ])
 def test_restart_needs_a_start(kind: type[Server]) -> None:
-    """There is nothing to end, and no data to start on."""
+    """A server that was not started has nothing to end and no data, so it cannot restart."""
     with pytest.raises(AssertionError, match="not started"):
         kind().restart()
 

@@ -29,7 +29,7 @@ def test_keys_of_a_turn_do_not_break_between_cycles() -> None:
 
 
 def test_joint_outcome_counts_messages_once() -> None:
-    """What two flows of the same messages cost is added; the messages aren't."""
+    """The costs of two flows of the same messages are added; the messages aren't."""
     meters = [Meter(Fluffle()), Meter(Fluffle())]
     for meter, seconds in zip(meters, (1.0, 2.0), strict=True):
         meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s = seconds, seconds / 2, seconds / 4

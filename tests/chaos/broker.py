@@ -1,4 +1,4 @@
-"""What the chaos tests need of a broker: nodes that come and go, a cluster of them, and somebody who operates it.
+"""The chaos tests need this of a broker: nodes that come and go, a cluster of them, and somebody who operates it.
 
 Fluffle's are `ChaosNode` and `ChaosCluster` of `tests.chaos.cluster`, and `FluffleOperator`.
 Faults, load and checks use nothing else, so that the same run asks the same of RabbitMQ. What only one broker can do
@@ -17,12 +17,12 @@ VHOST: Final = "/"
 FLUFFLE: Final = "fluffle"
 RABBITMQ: Final = "rabbitmq"
 START_S: Final = 60.0
-"""How long a start may take; only a failing test waits so long."""
+"""A start may take this long; only a failing test waits so long."""
 SERVES_S: Final = 30.0
-"""How long after a fault has ended each node must serve again. Else the run is *stuck*: docs/reliability.md,
+"""Each node must serve again this long after a fault has ended. Else the run is *stuck*: docs/reliability.md,
 "What is counted"."""
 Definition = Mapping[str, Any]
-"""Of a policy: ha-mode, ha-params, ha-sync-mode, … as RabbitMQ calls them."""
+"""The definition of a policy has ha-mode, ha-params, ha-sync-mode, … as RabbitMQ calls them."""
 
 
 class NodeFailed(AssertionError):
@@ -34,7 +34,7 @@ class OperatorError(Exception):
 
 
 class Ring(NamedTuple):
-    """Who has copies of a queue, by the names of nodes.
+    """A ring tells which nodes, by name, have copies of a queue.
 
     master: empty while there is none.   synchronised: those of the mirrors that have all.   joining: not yet mirrors.
     is_live: the queue can be used.   version: something that all nodes must agree on; empty: there is no such thing.
@@ -91,13 +91,13 @@ class BrokerNode(Protocol):
         """Resident memory in bytes, and open file descriptors."""
 
     def log_text(self) -> str:
-        """What the last start has logged so far."""
+        """Return what the last start has logged so far."""
 
     def log_end(self) -> str:
         """The last lines of it that say something."""
 
     def faults_in_log(self, allowed: re.Pattern[str] = ...) -> str:
-        """What the log of the last start has that must not be in it; empty: nothing, or nobody looks."""
+        """Return what the log of the last start has that must not be in it; empty: nothing, or nobody looks."""
 
 
 class BrokerCluster(Protocol):
@@ -114,7 +114,7 @@ class BrokerCluster(Protocol):
 
     @property
     def network(self) -> Network:
-        """What is between them."""
+        """Return the network between the nodes."""
 
     @property
     def expected(self) -> Mapping[int, Sequence[str]]:
@@ -134,7 +134,7 @@ class BrokerCluster(Protocol):
 
 
 class Operator(Protocol):
-    """What an operator asks of the nodes, of any that answers. All raise OperatorError if none does."""
+    """An operator asks this of the nodes, of any that answers. All raise OperatorError if none does."""
 
     async def set_policy(self, name: str, pattern: str, definition: Definition) -> None:
         """A policy for queues of `VHOST`, with priority 0."""
@@ -143,10 +143,10 @@ class Operator(Protocol):
         """The mirrored queues by name, as this node or any says."""
 
     async def queue_master(self, queue: str) -> BrokerNode | None:
-        """Where its master is; None: nowhere, or nobody knows. Raises nothing."""
+        """Return the node of the queue's master; None: nowhere, or nobody knows. Raises nothing."""
 
     async def depths(self, node: BrokerNode | None = None) -> dict[str, int]:
-        """How many messages each queue has, ready or not, as this node or any says."""
+        """Return how many messages each queue has, ready or not, as this node or any says."""
 
     async def synchronise(self, queue: str) -> None:
         """Fill its mirrors; may return before they are full."""
@@ -158,4 +158,4 @@ class Operator(Protocol):
         """Spread the masters."""
 
     async def set_memory_watermark(self, node: BrokerNode, fraction: float | None) -> None:
-        """Of the machine's memory: 0 raises the alarm of this node; None: as it was configured."""
+        """Set a fraction of the machine's memory: 0 raises the alarm of this node; None: as it was configured."""

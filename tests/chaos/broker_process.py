@@ -17,11 +17,11 @@ from tests.kit.patience import patience
 from tests.kit.server_process import ServerProcess
 
 TRACES_S: Final = 1.0
-"""How long a node that is told to abort may write where its threads are (faulthandler does it at once)."""
+"""A node that is told to abort may write for this long where its threads are (faulthandler does it at once)."""
 
 
 class Launch(NamedTuple):
-    """How a node is started.   directory: where."""
+    """A launch is a command that starts a node, with its environment.   directory: where."""
 
     command: Sequence[str]
     directory: Path
@@ -29,7 +29,7 @@ class Launch(NamedTuple):
 
 
 class BrokerProcess(ServerProcess, abc.ABC):
-    """What `BrokerNode` asks of a process.
+    """A process does here what `BrokerNode` asks for.
 
     index: among the nodes.   directory: where its data, configuration and logs are.
     disk: what makes its disk fail and hang, if that is wanted; from the next start on.
@@ -48,7 +48,7 @@ class BrokerProcess(ServerProcess, abc.ABC):
 
     @abc.abstractmethod
     def _how_to_launch(self) -> Launch:
-        """What starts it."""
+        """Return the launch that starts the node."""
 
     def log_end(self) -> str:
         """The last lines of it."""

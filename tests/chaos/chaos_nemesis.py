@@ -49,7 +49,7 @@ NEEDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("haproxy-kill", "haproxy-reload"), (HAPROXY,)),
     **dict.fromkeys(("clock", "stop-app", "drain"), (FLUFFLE,)),
 }
-"""What a kind needs; the others need nothing."""
+"""A kind needs these abilities; the others need nothing."""
 WHY_NOT: Final = {
     CUT: "this network cannot be cut",
     ONE_WAY: "only network namespaces can be cut one way",
@@ -69,17 +69,17 @@ NEVER: Final = (
     "five nodes, and the partitions that need them",
     "clocks of different speed, and jumps of what the C libraries see (libfaketime 0.9.10 breaks `time.sleep`)",
 )
-"""What no run injects."""
+"""No run injects these."""
 
 
 def all_kinds() -> list[str]:
-    """What may be done."""
+    """Return the kinds of faults that may be injected."""
     names = {name for each in ChaosNemesis.__mro__ for name in vars(each) if name.startswith("_kind_")}
     return sorted(name.removeprefix("_kind_").replace("_", "-") for name in names)
 
 
 def possible(kinds: Sequence[str], abilities: Collection[str]) -> tuple[list[str], list[str]]:
-    """Those of the kinds that can be done with these abilities; and of the others, in words, why not."""
+    """Return the kinds that these abilities allow; and of the others, in words, why not."""
     lacking: dict[str, list[str]] = {}
     can: list[str] = []
     for kind in kinds:
@@ -163,7 +163,7 @@ class ChaosNemesis(HalfNemesis):
         await self._last(fault, 3, 12)
 
     async def _kind_loss(self, fault: Fault) -> None:
-        """Of what comes to some nodes a part is lost."""
+        """Lose a part of what comes to some nodes."""
         names, part = self._some(), self._random.choice((0.02, 0.1, 0.3))
         fault.text += f" {' '.join(names)} {part:.0%}"
         fault.victims |= {NAMES.index(name) for name in names}
@@ -185,7 +185,7 @@ class ChaosNemesis(HalfNemesis):
             node.clock_path.unlink()
 
     async def _kind_memory_alarm(self, fault: Fault) -> None:
-        """Of one node: nobody may publish anywhere."""
+        """Raise the memory alarm of one node, so that nobody may publish anywhere."""
         node = self._cluster.nodes[self._random.randrange(3)]
         fault.text += f" {node.short_name}"
         try:
@@ -223,14 +223,14 @@ class ChaosNemesis(HalfNemesis):
 
 
 def changed(before: dict[str, Ring], after: dict[str, Ring]) -> int:
-    """How many queues have another master."""
+    """Return how many queues have another master."""
     return sum(
         ring.master != after[name].master for name, ring in before.items() if ring.master and name in after
     )
 
 
 def abilities_of(cluster: BrokerCluster, *, has_haproxy: bool, has_disks: bool, has_shim: bool) -> set[str]:
-    """What can be done to it."""
+    """Return the abilities of a cluster: what can be done to it."""
     found = set(cluster.network.can) | {cluster.kind}
     found |= {RAFT, FILES} if cluster.kind == FLUFFLE else set()
     has = {HAPROXY: has_haproxy, DISK: has_disks, SHIM: has_shim}

@@ -1,4 +1,4 @@
-"""What must be so when all faults are over: every confirmed message is there, and the nodes agree about everything."""
+"""All faults over, every confirmed message must be there, and the nodes must agree about everything."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.kit.patience import patience
 
 QUIET_S: Final = 1.0
 GROWTH_MAX_MIB: Final = 96
-"""How long after the last client a node may have more descriptors than before the first."""
+"""A node's memory may have grown by so much since before the first client."""
 
 
 async def settle(cluster: BrokerCluster) -> list[tuple[int, int]]:
@@ -107,7 +107,7 @@ class FinalCheck:
                 return found
 
     def compare(self, queue: QueueStory, found: list[Value]) -> None:
-        """What was in a queue with what must be, in order."""
+        """Compare the messages found in a queue with those that must be there, in order."""
         count, marks = self._count, queue.marks
         present = set(found)
         if len(present) != len(found):
@@ -189,7 +189,7 @@ class FinalCheck:
                     self._count.problem("differs", text)
 
     async def _routes(self, node: ChaosNode, churn: Churn, key: str) -> frozenset[str]:
-        """Which queues a publish reaches."""
+        """Return the queues that a publish reaches."""
         there = [name for name, state in churn.queues.items() if state == THERE]
         channel = await self._channel(node)
         for name in there:
@@ -209,7 +209,7 @@ class FinalCheck:
         return count
 
     async def _check_lists(self) -> None:
-        """What `fluffle ctl list_queues` says is the same everywhere."""
+        """Check that `fluffle ctl list_queues` prints the same on every node."""
         lists = []
         for node in self._cluster.nodes:
             columns = ("name", "durable", "auto_delete", "arguments", "home", "messages")

@@ -22,7 +22,7 @@ GONE: Final = "gone"
 MAYBE: Final = "maybe"
 QUEUES_MAX: Final = 12
 UNSURE_S: Final = 30.0
-"""How long a change without an answer may still come about: the node goes on trying for a few seconds."""
+"""A change without an answer may come about for this long: the node goes on trying for a few seconds."""
 KEYS: Final = 6
 HOME_DOWN: Final = "is down or inaccessible"
 
@@ -202,7 +202,7 @@ class Churn:
             raise
 
     def _now(self, name: str, state: str) -> str:
-        """What is known after an answer."""
+        """Return the state that is known after an answer."""
         return MAYBE if time.monotonic() < self._unsure.get(name, -UNSURE_S) + UNSURE_S else state
 
     async def _ask(self, channel: ClusterChannel, method: methods.Method) -> None:

@@ -86,7 +86,7 @@ class ChaosNode(BrokerProcess):
         return Launch(command, self._code, environ)
 
     async def ask(self, operation: str, timeout_s: float = 60.0, **arguments: object) -> Any:
-        """What `fluffle ctl` asks, over the same socket. Raises: ControlError."""
+        """Ask an operation as `fluffle ctl` does, over the same socket. Raises: ControlError."""
         return await asyncio.to_thread(request, str(self.data), operation, arguments, timeout_s=timeout_s)
 
     def ctl(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -109,7 +109,7 @@ class ChaosNode(BrokerProcess):
         return len(status["running_nodes"]) == len(NAMES) and self.name == status["running_nodes"][0]
 
     def faults_in_log(self, allowed: re.Pattern[str] = BORING) -> str:
-        """What the log of the last start has that must not be in it, with what stands around; empty: nothing."""
+        """Return faults in the log of the last start, with what stands around; empty: none."""
         lines = [
             line
             for line in self.log_text().splitlines()

@@ -33,7 +33,7 @@ from tests.kit.server_process import ROOT
 
 FAULTS_OF_EPISODE: Final = 7
 SETTLE_S: Final = 6.0
-"""How long after the end of a fault it may still be noticed: the lease."""
+"""A fault may still be noticed this long after its end: the lease."""
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ def _gaps(row: Row) -> tuple[float, float]:
 
 
 def all_kinds() -> list[str]:
-    """What may happen."""
+    """Return the kinds of faults that may happen."""
     names = [name for name in vars(Nemesis) if name.startswith("_kind_")]
     return [name.removeprefix("_kind_").replace("_", "-") for name in names]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Taste:
-    """What a consumer does, in parts of 1; what is left over is acknowledged.
+    """A consumer treats messages in these shares of 1; the rest is acknowledged.
 
     batch: settles so many at once.   no_ack: has nothing to settle.   is_global: the prefetch is the channel's.
     """
@@ -86,7 +86,7 @@ class Consumer:
 
 
 class _Work:
-    """What a session does with its deliveries."""
+    """Settles the deliveries of a session."""
 
     def __init__(self, channel: ClusterChannel, session: Session, taste: Taste, random: Random) -> None:
         self._channel = channel

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 HEADER_BYTES: Final = 8
-"""Of all files of the store and the Raft log: who damages that makes them files of another program."""
+"""All files of the store and the Raft log have such a header: with damage there they are another program's."""
 
 
 def flip(data: Path, pattern: str, random: Random) -> str:
@@ -31,7 +31,7 @@ def flip(data: Path, pattern: str, random: Random) -> str:
 
 
 def _size(path: Path) -> int:
-    """Of a file that its node may just remove."""
+    """Return the size of a file that its node may just remove."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

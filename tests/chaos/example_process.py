@@ -10,7 +10,7 @@ from tests.kit.client_steps import Process
 from tests.kit.patience import wait_until
 
 AHEAD_MAX: Final = 10
-"""How many values it may have that it has not confirmed yet."""
+"""A program may have so many values that it has not confirmed yet."""
 LIMIT_S: Final = 60.0
 """For any one thing that must happen. A client may have to wait for a timeout of its own several times."""
 POLL_S: Final = 0.1

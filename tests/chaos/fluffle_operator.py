@@ -1,4 +1,4 @@
-"""What an operator asks of Fluffle's nodes, over the socket that `fluffle ctl` uses."""
+"""An operator asks Fluffle's nodes over the socket that `fluffle ctl` uses."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ REBALANCE_S: Final = 60.0
 
 
 class FluffleOperator:
-    """See `Operator`. Any node that answers is as good as any other."""
+    """Asks any node that answers, as one is as good as any other."""
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self._cluster = cluster

@@ -38,22 +38,22 @@ ROTTEN: Final = {
 CUT_LEAST_S: Final = 25.0
 """Longer than a lease and the eviction of a mirror, however short the run is."""
 ENDS_S: Final = 20.0
-"""How long a node whose disk has failed may take to end."""
+"""A node whose disk has failed may take this long to end."""
 
 
 class HalfNemesis(MirrorNemesis):
-    """The same, and what leaves one node half alive."""
+    """Injects the faults of mirrored queues, and others that leave one node half alive."""
 
     # --- disks that hang ---
 
     async def _kind_disk_hang(self, fault: Fault) -> None:
-        """Of the master or a mirror: nothing that is written or synced returns, for a while or until the node ends."""
+        """Hang the disk of the master or a mirror: no write or sync returns, for a while or until the node ends."""
         node = await self._master(fault, is_mirror=self._random.random() < 0.5)
         is_whole = self._cluster.kind != FLUFFLE or self._random.random() < 0.3
         await self._hang(fault, node, () if is_whole else MESSAGES)
 
     async def _kind_raft_disk_hang(self, fault: Fault) -> None:
-        """Of the leader of Raft, or of another node."""
+        """Hang the Raft disk of the leader, or of another node."""
         node = await self._leader(fault) if self._random.random() < 0.7 else self._victim(fault)
         await self._hang(fault, node, (RAFT,))
 

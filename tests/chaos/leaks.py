@@ -11,11 +11,11 @@ from tests.kit.patience import patience
 MIB: Final = 1024 * 1024
 FDS_GROWTH_MAX: Final = 12
 CALM_S: Final = 30.0
-"""How long nodes may take to tidy up."""
+"""Nodes may take this long to tidy up."""
 
 
 async def leaks(nodes: Sequence[BrokerNode], base: list[tuple[int, int]], growth_max_mib: int) -> str:
-    """What is still there in the end, in words; empty: nothing.
+    """Return what is still there in the end, in words; empty: nothing.
 
     base: memory and descriptors of each node at first.   growth_max_mib: by so much memory may have grown.
     """

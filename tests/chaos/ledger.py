@@ -1,4 +1,4 @@
-"""What the clients of a cluster know of their messages, and what is counted (reliability §5.3).
+"""Clients of a cluster know this of their messages, and this is counted (reliability §5.3).
 
 A message is its value, the session of its publisher and a number (`tests.kit.ledger`). Each is published once.
 """
@@ -17,7 +17,7 @@ SHOWN_MAX: Final = 8
 
 @dataclass(slots=True)
 class Count(Tally):
-    """What happened. From `lost` on all must be 0, and `problems` says what was wrong, in words.
+    """Counts what happened. From `lost` on all must be 0, and `problems` says what was wrong, in words.
 
     unknown: publishes whose outcome nobody told, as the connection was lost.   recovered: of those and the nacked,
     how many were delivered.   redelivered: deliveries of what somebody had before, which say so.   again: settled
@@ -55,7 +55,7 @@ MUST_BE_0: Final = Count.must_be_0()
 
 
 class Holder(NamedTuple):
-    """Who was given a message last."""
+    """Names the session that was given a message last."""
 
     text: str
     at: float
@@ -87,7 +87,7 @@ class ConsumerSession:
         self._count = count
         self._began = time.monotonic()
         self._seen: dict[Value, bool] = {}
-        """What it was given: was it settled?"""
+        """The session was given these messages; the value tells if it settled them."""
         self._last: dict[tuple[str, int], int] = {}
 
     def _judge_new(self, value: Value, priority: int, where: str, had: str) -> None:

@@ -1,4 +1,4 @@
-"""What must be so of mirrored queues when all faults are over: nothing confirmed is missing, and nothing is left."""
+"""All faults over, no confirmed message of a mirrored queue may be missing, and nothing may be left."""
 
 import asyncio
 import time

@@ -41,7 +41,7 @@ from tests.kit.server_process import ROOT
 
 KILL: Final = ("kill-master",)
 DOWN_S: Final = 0.6
-"""How long at most a node that is killed in the loop stays away."""
+"""A node that is killed in the loop stays away for this long at most."""
 FOREVER: Final = (1e9, 1e9)
 
 

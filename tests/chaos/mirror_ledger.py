@@ -1,4 +1,4 @@
-"""What the clients of mirrored queues know of their messages: Jepsen's total-queue, and more (reliability §5.3).
+"""Clients of mirrored queues know this of their messages: Jepsen's total-queue, and more (reliability §5.3).
 
 A message is its value: the session of its publisher, and a number, from which its queue and its bytes follow. Each is
 published once. What happened to each is in a file, from which the history of those that are lost is taken.
@@ -35,7 +35,7 @@ ANCHOR: Final = "hot"
 
 @dataclass(slots=True)
 class Count(Tally):
-    """What happened. From `lost` on all must be 0, and `problems` says what was wrong, in words.
+    """Counts what happened. From `lost` on all must be 0, and `problems` says what was wrong, in words.
 
     unknown: publishes whose outcome nobody told.   dequeued: messages that were delivered and acknowledged.
     redelivered: duplicates that say so.   again: those among them that had been acknowledged: the ack was lost.
@@ -113,7 +113,7 @@ class PublisherStory:
     delivered_s: "array[float]" = field(default_factory=lambda: array("d", (0.0,)))
 
     def queue(self, number: int) -> str:
-        """Where that one goes."""
+        """Return the queue to which the message of that number goes."""
         return self.queues[number % len(self.queues)]
 
 

@@ -23,13 +23,13 @@ from tests.kit.patience import patience
 NODES: Final = range(3)
 TICK_S: Final = 0.025
 OUTCOME_S: Final = 60.0
-"""How long a publish may be without an outcome. It is nacked when there was no master for 30 s."""
+"""A publish may be without an outcome for this long. It is nacked when there was no master for 30 s."""
 LATE_S: Final = 5.0
 """A client whose own node is frozen or cut off gives it up after so long."""
 PARTIAL_LATE_S: Final = 30.0
-"""The same while two nodes are cut off from each other: longer than it takes to evict a mirror."""
+"""While two nodes are cut off from each other a publish may wait this long: longer than it takes to evict a mirror."""
 DEPTH_MAX: Final = 3000
-"""So many messages in a queue are enough: from there on it gets only some."""
+"""A queue with so many messages has enough: from there on it gets only some."""
 
 SMALL: Final = Kind((20, 100, 700))
 MIXED: Final = Kind((20, 300, 5000, 20000))
@@ -56,7 +56,7 @@ SOMEWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a publisher does.   rate: messages a second.   window: of unconfirmed ones.   lasts_s: a session.
+    """A publisher behaves by these.   rate: messages a second.   window: of unconfirmed ones.   lasts_s: a session.
 
     is_scaled: a run with less load has less of it.
     """
@@ -73,7 +73,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Taste:
-    """What a consumer does.
+    """A consumer behaves by these.
 
     prefetch: 1 or 50.   requeues: which part it gives back.   batch: settles so many at once.   lasts_s: a session.
     wants_cancel: has x-cancel-on-ha-failover.   node: where it wants to be; None: anywhere.
@@ -121,7 +121,7 @@ class Load(Crew):
         return set() if fault is None else fault.victims
 
     def waits_s(self, node: int) -> float:
-        """How long a client of this node waits for the outcome of a publish before it goes elsewhere."""
+        """Return how long a client of this node waits for the outcome of a publish before it goes elsewhere."""
         if node in self.victims:
             return LATE_S
         return PARTIAL_LATE_S if self.is_partial else OUTCOME_S * patience()
@@ -200,7 +200,7 @@ class Load(Crew):
             self.note(stuck, client.node, "closing")
 
     def note(self, lost: Lost, node: int, who: str) -> None:
-        """What ended a session: is it something that may happen?"""
+        """Count the end of a session as a problem unless it is something that may happen."""
         code = code_of(lost)
         if isinstance(lost, Stuck):
             if node not in self.victims and not self.is_partial:

@@ -1,4 +1,4 @@
-"""What is done to nodes with mirrored queues, beside what is done to all nodes: it looks for masters and mirrors."""
+"""Faults of mirrored queues look for masters and mirrors, beside the faults of all nodes."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ FILL_BYTES: Final = 64 * 1024
 
 
 class MirrorNemesis(Nemesis):
-    """The same, and what is done to masters and mirrors. After each all queues have all their copies again.
+    """Injects faults of all nodes, and of masters and mirrors. After each all queues have all their copies again.
 
     deaths: node, began, ended of what may have taken from a node what its clients had published without confirms.
     mirrors: what copies the queues are to have.   down_s: how long at most a killed node stays away.
@@ -130,7 +130,7 @@ class MirrorNemesis(Nemesis):
         await self._killed(fault, await self._master(fault, is_mirror=True))
 
     async def _kind_kill_leader(self, fault: Fault) -> None:
-        """That of Raft, which is made the master before, if that is possible."""
+        """Kill the leader of Raft, which is made the master before, if that is possible."""
         node = await self._leader(fault)
         others = [each.name for each in self._cluster.nodes if each is not node]
         nodes = {"ha-mode": "nodes", "ha-params": [node.name, *others], **AUTOMATIC}
@@ -180,7 +180,7 @@ class MirrorNemesis(Nemesis):
         await self._relaunch(fault, other)
 
     async def _kind_freeze_and_kill(self, fault: Fault) -> None:
-        """What the master does goes nowhere for a while, and then it is gone."""
+        """Freeze a mirror, so that what the master does goes nowhere for a while, and kill the master."""
         mirror = await self._master(fault, is_mirror=True)
         master = await self._master(fault)
         fault.began = time.monotonic()
@@ -213,7 +213,7 @@ class MirrorNemesis(Nemesis):
             self.deaths.append((node.index, began, time.monotonic()))
 
     async def _kind_disk_full(self, fault: Fault) -> None:
-        """Of the master or a mirror: what is persistent waits. It needs file systems of its own (`small_disks`)."""
+        """Fill the disk of the master or a mirror: persistent messages wait. It needs `small_disks`."""
         node = await self._master(fault, is_mirror=self._random.random() < 0.5)
         await self._full(fault, node, 1, 12)
 
@@ -237,7 +237,7 @@ class MirrorNemesis(Nemesis):
             await self._relaunch(fault, node)
 
     async def _while_full(self, fault: Fault, node: BrokerNode) -> None:
-        """What must be so, shortly before there is room again."""
+        """Check what must be so shortly before there is room again."""
 
     # --- links ---
 
@@ -327,6 +327,6 @@ def _progressed(queue: QueueStory, since: float) -> bool:
 
 
 def mirror_kinds() -> list[str]:
-    """What may happen to mirrored queues."""
+    """Return the kinds of faults that may happen to mirrored queues."""
     names = {name for each in MirrorNemesis.__mro__ for name in vars(each) if name.startswith("_kind_")}
     return sorted(name.removeprefix("_kind_").replace("_", "-") for name in names)

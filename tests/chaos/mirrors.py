@@ -1,4 +1,4 @@
-"""What copies the queues of the load are to have: the policies that say so, and whether it is so."""
+"""Policies say how many copies the queues of the load are to have, and it is checked whether it is so."""
 
 import asyncio
 import time
@@ -17,9 +17,9 @@ from tests.chaos.mirror_load import DURABLE, TRANSIENT_QUEUE
 from tests.kit.patience import patience
 
 SYNCED_S: Final = 60.0
-"""How long after a fault has ended all mirrors must have all (reliability §5.3)."""
+"""All mirrors must have all messages this long after a fault has ended (reliability §5.3)."""
 WANTED: Final = {name: 2 if name == "two" else 3 for name in (*DURABLE, TRANSIENT_QUEUE)}
-"""How many copies a queue is to have."""
+"""A queue is to have so many copies."""
 AUTOMATIC: Final = {"ha-sync-mode": "automatic"}
 ALL: Final = {"ha-mode": "all", **AUTOMATIC}
 ALL_BUT: Final = "^(hot|held|deep|single|ranked|lazy|slow|idle|brief)$"
@@ -42,7 +42,7 @@ class Mirrors:
         self._extra = dict(extra or {})
 
     async def set_policies(self) -> None:
-        """Those that the queues have in quiet times. Raises: OperatorError."""
+        """Set the policies of quiet times. Raises: OperatorError."""
         for name, (pattern, definition) in POLICIES.items():
             await self._operator.set_policy(name, pattern, {**definition, **self._extra})
 
@@ -52,7 +52,7 @@ class Mirrors:
         await self._operator.set_policy("all", ALL_BUT, {**definition, **extra})
 
     async def node_of(self, queue: str, *, is_mirror: bool = False) -> BrokerNode | None:
-        """Where its master is, or its first mirror; None: nobody knows."""
+        """Return the node of the queue's master or first mirror; None: nobody knows."""
         if not is_mirror:
             return await self._operator.queue_master(queue)
         ring = (await self.rings()).get(queue)
@@ -67,7 +67,7 @@ class Mirrors:
             return {}
 
     async def unsynchronised(self) -> list[str]:
-        """What is not as it should be, in words."""
+        """Return what is not as it should be, in words."""
         try:
             rings = await self._operator.rings()
         except OperatorError as error:

@@ -1,4 +1,4 @@
-"""What is done to the nodes, one thing after the other. Each ends with all nodes running, on the data that they had."""
+"""A nemesis injects faults one after the other. Each ends with all nodes running, on the data that they had."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ class Fault:
 
 
 class Problems(Protocol):
-    """Where it is written down that something is wrong: the `Count` of a ledger."""
+    """Takes note that something is wrong: the `Count` of a ledger."""
 
     def problem(self, what: str, text: str, number: int = 1) -> None: ...
 
@@ -143,7 +143,7 @@ class Nemesis:
         await self._relaunch(fault, node)
 
     async def _kind_kill_twice(self, fault: Fault) -> None:
-        """Also while it starts."""
+        """Kill a node, and once or twice again while it starts."""
         node = self._victim(fault)
         self._end(node)
         for _ in range(self._random.randint(1, 2)):

@@ -15,7 +15,7 @@ from tests.kit.patience import patience
 
 CONNECT_S: Final = 15.0
 CALL_S: Final = 75.0
-"""How long an answer may take: questions wait up to 60 s for a queue that has no master."""
+"""An answer may take this long: questions wait up to 60 s for a queue that has no master."""
 WRITTEN_MAX_BYTES: Final = 4 * 1024 * 1024
 
 # It tells of each connection that ends, with a stack; the workload says which should not have.
@@ -87,7 +87,7 @@ class PikaClient:
 
     @property
     def written_bytes(self) -> int:
-        """What the node has not read yet."""
+        """Return how many bytes the node has not read yet."""
         transport = self._connection._transport
         return 0 if transport is None else int(transport.get_write_buffer_size())
 
@@ -139,7 +139,7 @@ class PikaChannel:
         self._channel = channel
 
     def ended(self, lost: Lost) -> None:
-        """It is gone, and no answer comes any more."""
+        """Fail all waiting calls, as the connection is gone and no answer comes any more."""
         self.lost = self.lost or lost
         for future in self._waiting:
             if not future.done():

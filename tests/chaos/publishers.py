@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from tests.chaos.workload import Workload
 
 OUTCOME_S: Final = 30.0
-"""How long a publish may be without an outcome. Else the run is *stuck*: docs/reliability.md, "What is counted"."""
+"""A publish may wait for its outcome this long. Else the run is *stuck*: docs/reliability.md, "What is counted"."""
 FAN: Final = "chaos.fan"
 BODY_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a publisher does.   how: confirm, tx, plain (nobody tells it anything) or fan (confirms, a fanout).
+    """A publisher behaves by these.   how: confirm, tx, plain (nobody tells it anything) or fan (confirms, a fanout).
 
     queues: where to.   window: of unconfirmed publishes.   pause_s: the longest pause between two bursts.
     """
@@ -58,7 +58,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Outstanding:
-    """Those of one session, by tag, which rise."""
+    """Holds the open publishes of one session, by tag, which rise."""
 
     by_tag: dict[int, Waiting] = field(default_factory=dict)
     by_value: dict[Value, Waiting] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class Publisher:
             queue.mark(waiting.value, mark)
 
     def _forget(self, *, are_unknown: bool = True) -> None:
-        """What is open stays without an outcome."""
+        """Leave open publishes without an outcome."""
         if are_unknown:
             self._ledger.count.unknown += len(self._open.by_tag)
         self._open = Outstanding()

@@ -29,9 +29,9 @@ from tests.kit.rabbit_server import RABBITMQ_SERVER, prepare
 
 EPMD_PORT: Final = 4369
 CALL_S: Final = 10.0
-"""How long a question may take: a frozen node never answers."""
+"""A question may take this long: a frozen node never answers."""
 PARTED_S: Final = 20.0
-"""How long nodes may say that they are partitioned before somebody acts."""
+"""Nodes may say for this long that they are partitioned before somebody acts."""
 PARTITION_HANDLINGS: Final = ("pause_minority", "ignore", "autoheal")
 EXPECTED: Final[Mapping[int, Sequence[str]]] = {
     320: ("",),  # a node stops, or pauses
@@ -50,7 +50,7 @@ EXPECTED: Final[Mapping[int, Sequence[str]]] = {
 
 
 class View(NamedTuple):
-    """What a node says of the others.   running: they and itself.   partitions: those that it was cut off from.
+    """A view holds what a node says of others.   running: they and itself.   partitions: those it was cut off from.
 
     Erlang connects to those again, and RabbitMQ stays apart until somebody restarts it.
     """
@@ -65,7 +65,7 @@ class RabbitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RabbitOptions:
-    """What RabbitMQ leaves to its operator.
+    """RabbitMQ leaves these to its operator.
 
     handling: `cluster_partition_handling`; RabbitMQ's default is `ignore`.
     tick_s: `net_ticktime`: a silent node counts as down after 0.75 to 1.25 times this. RabbitMQ's default is 60, which
@@ -90,7 +90,7 @@ class RabbitOptions:
 
     @property
     def text(self) -> str:
-        """What `parse` makes these from."""
+        """Return the text from which `parse` makes these."""
         return f"{self.handling},tick={self.tick_s}"
 
     def settings(self) -> dict[str, str]:
@@ -105,7 +105,7 @@ class RabbitOptions:
 
 
 def missing() -> str:
-    """Why RabbitMQ cannot be run here; empty: it can."""
+    """Return why RabbitMQ cannot be run here; empty: it can."""
     if not Path(RABBITMQ_SERVER).exists():
         return "RabbitMQ is not installed"
     absent = [name for name in ("epmd", "erl_call") if shutil.which(name) is None]
@@ -140,7 +140,7 @@ class Epmd:
 
 @dataclass(frozen=True, slots=True)
 class _Erlang:
-    """What the nodes of a cluster have in common.   epmd_port: where each finds an epmd."""
+    """The nodes of a cluster have these in common.   epmd_port: where each finds an epmd."""
 
     epmd_port: int
     options: RabbitOptions
@@ -188,7 +188,7 @@ class RabbitNode(BrokerProcess):
         return Launch([RABBITMQ_SERVER], self.data, self._environment)
 
     def faults_in_log(self, allowed: re.Pattern[str] = re.compile("")) -> str:
-        """Nobody looks: RabbitMQ reports each process that a fault ends as a crash. What counts is what clients see."""
+        """Return nothing: RabbitMQ reports a process that a fault ends as a crash. What counts is what clients see."""
         return ""
 
     # --- questions ---
@@ -218,7 +218,7 @@ class RabbitNode(BrokerProcess):
         return text.removeprefix('{ok, "').removesuffix('"}').replace('\\"', '"')
 
     def evaluate_json(self, expression: str, timeout_s: float = CALL_S) -> Any:
-        """The same, of something that JSON can say. Raises: RabbitError."""
+        """Evaluate an expression whose value JSON can hold, and return the value. Raises: RabbitError."""
         text = self.evaluate(f"base64:encode(iolist_to_binary(rabbit_json:encode({expression})))", timeout_s)
         found = re.fullmatch(r'<<"([A-Za-z0-9+/=]*)">>', text)
         if found is None:
@@ -226,7 +226,7 @@ class RabbitNode(BrokerProcess):
         return json.loads(base64.b64decode(found[1]))
 
     def view(self) -> View:
-        """What it says of the others; nothing while it does not serve clients, or does not answer."""
+        """Return what it says of the others; nothing while it does not serve clients, or does not answer."""
         try:
             running, partitions = self.evaluate_json(
                 "[[atom_to_binary(N) || N <- L] || L <- case rabbit:is_running() of"
@@ -316,7 +316,7 @@ class RabbitCluster:
             await asyncio.sleep(0.2)
 
     async def leader(self) -> RabbitNode | None:
-        """There is no such thing."""
+        """Return None, as RabbitMQ has no leader of all its metadata."""
         return None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What an operator asks of RabbitMQ's nodes: the functions behind rabbitmqctl, called in any node that answers."""
+"""An operator asks RabbitMQ's nodes by the functions behind rabbitmqctl, called in any node that answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class RabbitOperator:
         return {row["name"]: ring_of(row) for row in rows if row["mirrored"]}
 
     async def queue_master(self, queue: str) -> BrokerNode | None:
-        """Where its master is; None: nowhere, or nobody knows."""
+        """Return the node of the queue's master; None: nowhere, or nobody knows."""
         try:
             ring = (await self.rings()).get(queue)
         except OperatorError:
@@ -64,7 +64,7 @@ class RabbitOperator:
         return next((node for node in self._cluster.nodes if ring and node.name == ring.master), None)
 
     async def depths(self, node: BrokerNode | None = None) -> dict[str, int]:
-        """How many messages each queue has that can be asked. Raises: OperatorError."""
+        """Return how many messages each queue has that can be asked. Raises: OperatorError."""
         found = await self._any(lambda each: each.evaluate_json(_DEPTHS), node)
         return {name: int(count) for name, count in found.items()}
 
@@ -84,7 +84,7 @@ class RabbitOperator:
             raise OperatorError(f"rebalance: {told}")
 
     async def set_memory_watermark(self, node: BrokerNode, fraction: float | None) -> None:
-        """Of the machine's memory: 0 raises the alarm of this node. Raises: OperatorError."""
+        """Set a fraction of the machine's memory: 0 raises the alarm of this node. Raises: OperatorError."""
         limit = WATERMARK if fraction is None else fraction
         # A fraction has to be above 0.
         term = f"{limit:.6f}" if limit > 0 else "{absolute, 1}"

@@ -1,4 +1,4 @@
-"""What a chaos run found, as figures: made of what was recorded, without any I/O. `to_json` is the whole of it."""
+"""A report has a chaos run's figures, made of what was recorded, without any I/O. `to_json` is the whole of it."""
 
 import json
 from collections.abc import Sequence
@@ -89,14 +89,14 @@ class Report:
         return found
 
     def unavailability(self) -> dict[str, float]:
-        """Of the faults: how long no client had a confirm, in s; `total`: of all gaps."""
+        """Return times of the faults in which no client had a confirm, in s; `total`: of all gaps."""
         longest = [fault.unavailable_s for fault in self.faults]
         return {name: quantile(longest, part) for name, part in QUANTILES.items()} | {
             "total": sum(self.gaps_s)
         }
 
     def failover(self) -> dict[str, float]:
-        """The same of the faults that took the master away; `n`: how many."""
+        """Return times of the faults that took the master away; `n`: how many."""
         longest = [fault.unavailable_s for fault in self.faults if fault.kind in FAILOVER]
         return {"n": len(longest)} | {name: quantile(longest, part) for name, part in QUANTILES.items()}
 
@@ -122,7 +122,7 @@ class Report:
     # --- text ---
 
     def headline(self) -> str:
-        """What counts, in a line."""
+        """Return the figures that count, in a line."""
         counts = self.counts
         verdict = "clean" if self.is_clean else "NOT CLEAN" if self.shows else "NOTHING SHOWN"
         verdict += "" if self.is_over else ", so far"
@@ -132,7 +132,7 @@ class Report:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """What was run, and what it came to, as names and texts."""
+        """Return what was run and what it came to, as names and texts."""
         unavailable, failover, bound = self.unavailability(), self.failover(), self.bound()
         facts = [
             ("against", f"{self.against}, commit {self.commit}, on {self.machine}"),

@@ -281,7 +281,7 @@ def run(options: argparse.Namespace, planned: Sequence[Planned], report: Report,
 
 
 def _sum_up(report: Report, timeline: Timeline) -> None:
-    """What the clients had so far."""
+    """Put into the report what the clients had so far."""
     report.lasted_s = time.monotonic() - timeline.began
     report.confirms = timeline.per_second(timeline.confirms)
     report.deliveries = timeline.per_second(timeline.deliveries)

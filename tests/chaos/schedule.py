@@ -1,4 +1,4 @@
-"""What is to be done to the nodes, and when: made of a seed before anything runs, printed, written, and run again.
+"""A schedule says what is done to nodes, and when: made of a seed before anything runs, printed, written, run again.
 
 It is pure. A fault draws whatever it needs from its own seed: which node, how long, in what order. So the same schedule
 does the same things again, although a fault may begin later than planned: when the one before has not healed.
@@ -16,14 +16,14 @@ INTERVAL_S: Final = (6.0, 20.0)
 TOGETHER: Final = 0.2
 """The part of the faults that come while links are bad, if links can be."""
 UNDER: Final = ("slow", "loss")
-"""What can go on beneath another fault: it takes no node away."""
+"""These faults can go on beneath another one: they take no node away."""
 HALF: Final = frozenset(
     {"disk-hang", "raft-disk-hang", "disk-error", "raft-disk-error", "read-error", "pair-long"}
     | {"rot-running", "rot-stopped", "folders-gone", "old-backup"}
 )
-"""What leaves a copy that is of no use. Bad links may take another one, and an undamaged one has to be left."""
+"""These faults leave a copy that is of no use. Bad links may take another one, and an undamaged one has to be left."""
 ALONE: Final = HALF | {"slow", "loss", "one-way", "ring", "swizzle", "kill-all", "rolling", "resets"}
-"""What is not done while links are bad; of the others it is of the same kind, or there would be nothing to see."""
+"""These are not done while links are bad: they would cost the last good copy, be of the same kind, or show nothing."""
 
 
 class Planned(NamedTuple):
@@ -69,7 +69,7 @@ def schedule(
 def episodes(
     planned: Iterable[Planned], minutes: float, *, episode_s: float = EPISODE_S
 ) -> list[list[Planned]]:
-    """The same by episodes, also those that have none."""
+    """Return the faults by episodes, also those that have none."""
     count = max(1, -(-int(minutes * 60) // int(episode_s)))
     found: list[list[Planned]] = [[] for _ in range(count)]
     for each in planned:
@@ -78,7 +78,7 @@ def episodes(
 
 
 def to_json(planned: Sequence[Planned]) -> str:
-    """What `from_json` reads."""
+    """Return the text that `from_json` reads."""
     return json.dumps([each._asdict() for each in planned], indent=1)
 
 

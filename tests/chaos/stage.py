@@ -25,7 +25,7 @@ from tests.kit.network import Network
 from tests.kit.patience import patience
 
 WAIT_S: Final = 40.0
-"""How long a test waits for what must happen, and how long the review had waited for what did not."""
+"""A test waits this long for what must happen, as the review did for what did not."""
 FLAGS: Final = {True: b"\x10\x00\x02", False: b"\x10\x00\x01"}
 """The properties of a message by whether it is persistent."""
 WINDOW: Final = 1000
@@ -91,7 +91,7 @@ class Stage:
         await publisher.close()
 
     async def depth(self, queue: str) -> int | None:
-        """How many messages a queue has, as any node says; None: none has such a queue."""
+        """Return how many messages a queue has, as any node says; None: none has such a queue."""
         return (await self.operator.depths()).get(queue)
 
     async def drain(self, node: ChaosNode, queue: str, *, wanted: int) -> int:
@@ -120,7 +120,7 @@ class Stage:
     # --- copies ---
 
     async def ring(self, queue: str, node: ChaosNode | None = None) -> Ring | None:
-        """Who has copies of it, as this node or any says; None: nobody knows."""
+        """Return the nodes that have copies of it, as this node or any says; None: nobody knows."""
         try:
             return (await self.operator.rings(node)).get(queue)
         except OperatorError:
@@ -187,7 +187,7 @@ class Publisher:
 
     @property
     def unconfirmed(self) -> int:
-        """How many have no outcome yet."""
+        """Return how many publishes have no outcome yet."""
         return len(self._open)
 
     def send(self) -> None:

@@ -110,7 +110,7 @@ def new_lines(node: MemberProcess, size: int) -> list[str]:
 
 
 def says(node: MemberProcess, pattern: str, size: int = 0) -> None:
-    """Its log has a line like this."""
+    """Wait until the node's log has a line like this."""
     try:
         until(lambda: re.search(pattern, node.log_text()[size:]), "a line")
     except AssertionError:
@@ -143,7 +143,7 @@ def pickles(marker: Path) -> list[bytes]:
 
 
 def test_the_pickle_works(tmp_path: Path) -> None:
-    """Else the tests below prove nothing."""
+    """The pickles work when they are loaded, without which the tests below prove nothing."""
     marker = tmp_path / "marker"
     for number, raw in enumerate(pickles(marker)[::2]):
         pickle.loads(raw)
@@ -345,7 +345,7 @@ def test_two_nodes_with_one_name(trio: list[MemberProcess], processes: ClusterPr
 
 
 def test_another_data_directory(without_n3: list[MemberProcess], processes: ClusterProcesses) -> None:
-    """The same name at the same address: an empty disk in a machine that was repaired."""
+    """A node with a known name and address but an empty disk is refused, as after a repair."""
     n1, n2, n3 = without_n3
     empty = processes.make("n3")
     empty.port, empty.peer_port = n3.port, n3.peer_port
@@ -565,7 +565,7 @@ def test_a_journal_cut_short(trio: list[MemberProcess], cut_bytes: int) -> None:
 
 @pytest.mark.parametrize("part", ["header", "beginning", "middle"])
 def test_a_flipped_bit_in_the_journal(trio: list[MemberProcess], part: str) -> None:
-    """It may be a vote or an entry that others count on: refused by name, the file stays as it is."""
+    """A flipped bit may be a vote or an entry that others count on: refused by name, the file stays as it is."""
     n1, n2, n3 = trio
     with Unharmed(n1, n2):
         n3.kill()

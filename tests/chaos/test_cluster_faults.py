@@ -38,7 +38,7 @@ def test_faults_under_load(tmp_path: Path) -> None:
     os.geteuid() != 0 or not has_namespaces(), reason="network namespaces cannot be made here"
 )
 def test_faults_in_namespaces() -> None:
-    """The same with links that the kernel cuts."""
+    """The faults of clusters run in namespaces too, with links that the kernel cuts."""
     command = [sys.executable, "-m", "tests.chaos.cluster_faults", "--network", "namespaces"]
     command += ["--rounds", "1", "--kinds", "pair-reset", "--scale", "0.3", "--load", "0.4"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)

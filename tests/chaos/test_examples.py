@@ -24,7 +24,7 @@ from tests.kit.network import NAMES, LoopbackNetwork
 pytestmark = pytest.mark.slow  # Processes of all sorts.
 
 SOME: Final = 10
-"""How many values of each example are confirmed before a kill at least, and again after it."""
+"""Each example confirms at least so many values before a kill, and again after it."""
 POLICY: Final = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 
 
@@ -99,7 +99,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosCluster]:
 def environment(
     request: pytest.FixtureRequest, cluster: ChaosCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """Where the programs find the cluster."""
+    """Give the variables by which the programs find the cluster."""
     places = [node.place for node in cluster.nodes]
     if request.param == "hosts":
         yield urls(*(f"{place.host}:{place.port}" for place in places))
@@ -117,7 +117,7 @@ def environment(
 
 
 def urls(*addresses: str) -> dict[str, str]:
-    """What tells the programs where the broker is, or where its nodes are."""
+    """Return the variables that tell programs where the broker is, or where its nodes are."""
     own = [f"guest:guest@{address}" for address in addresses]
     return {
         "AMQP_URL": ";".join(f"amqp://{each}/%2F" for each in own),

@@ -156,7 +156,7 @@ async def _rotten(stage: Stage, count: int) -> ChaosNode:
 
 
 def test_a_flipped_bit_and_a_consumer(tmp_path: Path) -> None:
-    """It gets everything, although the master cannot read all of it; all copies are whole again."""
+    """A consumer gets everything, although the master cannot read all of it; all copies are whole again."""
 
     async def act(stage: Stage) -> None:
         await _rotten(stage, 40_000)

@@ -31,7 +31,7 @@ def ledger() -> Ledger:
 
 
 def bad(ledger: Ledger) -> dict[str, int]:
-    """What must be 0 and isn't."""
+    """Return the counts that must be 0 and aren't."""
     return {name: found for name in MUST_BE_0 if (found := getattr(ledger.count, name))}
 
 

@@ -49,7 +49,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def bad(ledger: Ledger) -> dict[str, int]:
-    """What must be 0, and is not."""
+    """Return the counts that must be 0 and are not."""
     return {name: number for name in MUST_BE_0 if (number := getattr(ledger.count, name))}
 
 
@@ -159,7 +159,7 @@ def test_what_is_missing_at_the_end(
 def test_what_is_missing_without_confirms(
     ledger: Ledger, is_whole: bool, deaths: Sequence[tuple[int, float, float]], lost: int
 ) -> None:
-    """It may be lost only when the publisher's node dies (reliability §4.11, A5)."""
+    """Messages without confirms may be lost only when the publisher's node dies (reliability §4.11, A5)."""
     story = ledger.publishers["p"]
     story.is_confirmed, story.is_whole, story.began, story.ended = False, is_whole, 15.0, 25.0
     ledger.compare(deaths)

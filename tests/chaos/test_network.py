@@ -1,4 +1,4 @@
-"""What is between the nodes: links through proxies that are slow."""
+"""A slow link between nodes passes all bytes in order, and none at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 def _through_a_proxy(
     delay_s: float, ask: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]
 ) -> bytes:
-    """What a client of an echo has, that is behind a link with this delay."""
+    """Return what an echo's client gets behind a link with this delay."""
 
     async def talk() -> bytes:
         proxies = Proxies()

@@ -1,4 +1,4 @@
-"""What a chaos run says of itself: the figures, and the forms they come in."""
+"""A chaos run reports its figures, in several forms."""
 
 import json
 from html.parser import HTMLParser

@@ -98,7 +98,7 @@ def test_what_cannot_be_done_is_told() -> None:
 
 
 def test_a_kind_may_need_several_things() -> None:
-    """What is missing first is told."""
+    """A fault that needs several things is refused with the first that is missing."""
     assert possible(["disk-full-leader", "disk-hang"], {DISK, RAFT, SHIM}) == (
         ["disk-full-leader", "disk-hang"],
         [],

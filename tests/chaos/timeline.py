@@ -1,4 +1,4 @@
-"""What the clients of a run had, second by second, and when one queue was not available. Times: seconds, monotonic."""
+"""Clients of a run are followed second by second, and when one queue was unavailable. Times: seconds, monotonic."""
 
 import bisect
 import math
@@ -15,7 +15,7 @@ _STEP: Final = 1.05
 
 
 class Latencies:
-    """How long confirms took; counted, so that millions of them take no room."""
+    """Counts how long confirms took, so that millions of them take no room."""
 
     def __init__(self) -> None:
         self._bounds = [LATENCY_MIN_S]
@@ -78,7 +78,7 @@ class Timeline:
         self.is_watched = True
 
     def pause(self, now: float) -> None:
-        """There need not be, from here on."""
+        """Watch for no gaps from here on, as confirms may stop."""
         self._close_gap(now)
         self._last = None
         self.is_watched = False

@@ -20,10 +20,10 @@ from tests.kit.patience import patience
 
 NODES: Final = range(3)
 SILENT_S: Final = 20.0
-"""How long a consumer may get nothing while its queue has messages."""
+"""A consumer may get nothing for this long while its queue has messages."""
 WATCH_S: Final = 2.0
 STOP_S: Final = 60.0
-"""How long publishers, and then the others, may take to end."""
+"""Publishers, and then the others, may take this long to end."""
 
 SMALL: Final = Kind((20, 100, 700))
 MIXED: Final = Kind((20, 300, 5000, 20000))
@@ -146,7 +146,7 @@ class Workload(Crew):
             self.ledger.count.problem("stuck", f"n{client.node + 1}: {stuck}")
 
     def note(self, lost: Lost, who: str) -> None:
-        """What ended a session: is it something that may happen?"""
+        """Count the end of a session as a problem unless it is something that may happen."""
         code = code_of(lost)
         if isinstance(lost, Stuck):
             self.ledger.count.problem("stuck", f"{who}: {lost}")
@@ -190,7 +190,7 @@ class Workload(Crew):
                 self._judge(self.ledger.queues[name], found.message_count)
 
     def _judge(self, queue: QueueStory, messages: int) -> None:
-        """It has messages: since when, and has it had a consumer all the time?"""
+        """Count a queue that has messages, and consumers all the time, as stuck if it delivers none."""
         now = time.monotonic()
         first = self._waits.setdefault(queue.name, now)
         sessions = [each.since for each in self._consumers if each.taste.queue == queue.name]

@@ -51,7 +51,7 @@ def divide(x: int, y: int) -> float:
 
 
 def now() -> float:
-    """When the task ran, in seconds of the machine's clock."""
+    """Return when the task ran, in seconds of the machine's clock."""
     return time.time()
 
 

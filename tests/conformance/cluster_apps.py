@@ -1,4 +1,4 @@
-"""What the applications of test_cluster_apps.py have in common: the restarts that they are to survive.
+"""The applications of test_cluster_apps.py are to survive these restarts of nodes.
 
 Each application's queues are durable and unmirrored, one on each node. While a queue's home is away its consumers are
 cancelled, it cannot be declared (404) and what is published to it is unroutable (amqp-behaviour §9.1): the
@@ -16,7 +16,7 @@ RESTARTS: Final = (("terminate", 0), ("terminate", 1), ("terminate", 2), ("kill"
 """A rolling restart, and a node that dies: how each ends, and which."""
 
 AWAY_S: Final = 1.0
-"""How long a node stays away at least: the applications are to notice."""
+"""A node stays away at least this long, so that the applications notice."""
 
 PROGRESS_S: Final = 60.0
 """After a restart everything goes on within this time: clients wait some seconds, then workers come back."""
@@ -41,12 +41,12 @@ def no_faults(cluster: Cluster) -> Iterator[None]:
 
 
 def _log(node: ClusterNode) -> str:
-    """What Fluffle's node has printed; RabbitMQ's log is its own affair."""
+    """Return what Fluffle's node has printed; RabbitMQ's log is its own affair."""
     return getattr(node, "log", "")
 
 
 def missing(confirmed: set[int], done: set[int]) -> str:
-    """What was confirmed and is not done, for a message."""
+    """Describe the tasks that were confirmed and are not done, for a message."""
     lost = sorted(confirmed - done)
     return f"{len(lost)} of {len(confirmed)} confirmed are not done, first {lost[:10]}"
 

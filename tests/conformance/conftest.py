@@ -205,7 +205,7 @@ class _SharedCluster:
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[_SharedCluster]:
-    """What `cluster` and `shaken_cluster` give."""
+    """Give the cluster that `cluster` and `shaken_cluster` share."""
     shared = _SharedCluster()
     yield shared
     shared.stop()
@@ -219,7 +219,7 @@ def cluster(shared_cluster: _SharedCluster) -> Cluster:
 
 @pytest.fixture
 def shaken_cluster(shared_cluster: _SharedCluster) -> Iterator[Cluster]:
-    """The same for tests that stop nodes, which are brought back after the test."""
+    """Give the shared cluster to a test that stops nodes; they are brought back after the test."""
     yield shared_cluster.healed()
     shared_cluster.healed()
 

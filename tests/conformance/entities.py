@@ -1,4 +1,4 @@
-"""What the tests of sections 3 and 6 share: refusals, routes, and users whose rights are read off a name."""
+"""The tests of sections 3 and 6 share these helpers: refusals, routes, and users whose rights are read off a name."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -96,7 +96,7 @@ def is_routed(channel: Channel, exchange: str, routing_key: str = "", headers: T
 
 
 def routed(channel: Channel, exchange: str, routing_keys: Iterable[str]) -> set[str]:
-    """Those of the routing keys with which a mandatory message reaches a queue."""
+    """Return the routing keys with which a mandatory message reaches a queue."""
     keys = set(routing_keys)
     for key in keys:
         channel.publish(exchange, key, b"probe", mandatory=True)

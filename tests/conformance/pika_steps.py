@@ -15,7 +15,7 @@ Connect = Callable[..., Any]
 
 
 def parameters(server: Server, vhost: str = "/", user: str = "guest", **options: Any) -> Any:
-    """How to connect; no retries, so that a refusal is seen at once."""
+    """Return parameters to connect; they allow no retries, so that a refusal is seen at once."""
     return pika.ConnectionParameters(
         host=server.host,
         port=server.port,

@@ -47,13 +47,13 @@ def publish_burst(channel: Channel, queue: str, count: int, properties: Properti
 
 
 def ready_count(channel: Channel, queue: str) -> int:
-    """How many messages are ready."""
+    """Return how many messages are ready in the queue."""
     count: int = channel.call(methods.QueueDeclare, queue=queue, passive=True).message_count
     return count
 
 
 def consumer_count(channel: Channel, queue: str) -> int:
-    """How many consumers the queue has."""
+    """Return how many consumers the queue has."""
     count: int = channel.call(methods.QueueDeclare, queue=queue, passive=True).consumer_count
     return count
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 class Done(NamedTuple):
-    """What a command line did."""
+    """Holds the exit code and the output of a command line."""
 
     code: int
     output: str
@@ -68,7 +68,7 @@ class Tools:
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Tools]:
-    """Of a server of our own."""
+    """Give the command-line tools of a server of our own."""
     if IS_RABBITMQ:
         server = RabbitServer({})
         yield Tools("/usr/lib/rabbitmq/bin", server._environment, server._node, server.port)

@@ -195,7 +195,7 @@ def test_revoke_a_running_task(worker: Worker, tmp_path: Path) -> None:
 
 
 def test_events(worker: Worker) -> None:
-    """What Celery's monitors read: events of each task on the topic exchange celeryev."""
+    """Celery's monitors read events of each task from the topic exchange celeryev."""
     seen: list[tuple[str, str]] = []
     with worker.app.connection_for_read() as connection:
         handlers = {"*": lambda event: seen.append((event.get("uuid"), event["type"]))}

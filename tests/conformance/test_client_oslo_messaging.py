@@ -203,7 +203,7 @@ def test_call_monitor(oslo: Oslo, url: str) -> None:
     ids=lambda options: next(iter(options)),
 )
 def test_driver_options(oslo: Oslo, url: str, options: dict[str, object]) -> None:
-    """What deployments set: quorum queues, mirrored-queue arguments, compression."""
+    """The driver works with options that deployments set: quorum queues, mirrored-queue arguments, compression."""
     url = options_of(url, **options)
     calculator = oslo.serve(url, "topic", "one")
     client = oslo.client(url, "topic")

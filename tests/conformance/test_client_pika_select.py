@@ -87,7 +87,7 @@ def test_select_connection(server: Server) -> None:
 
 
 class ClumsyClient(AsyncClient):
-    """Its channel ends by an error, its connection by another."""
+    """Ends its channel by an error and its connection by another."""
 
     channel_errors: list[Exception]
 

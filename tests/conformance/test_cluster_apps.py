@@ -86,7 +86,7 @@ class AioPikaApp:
             await connection.close()
 
     def counts(self) -> tuple[int, ...]:
-        """What must grow: messages confirmed and done of each queue, answers."""
+        """Return the numbers that must grow: messages confirmed and done of each queue, answers."""
         return (*map(len, self.confirmed), *map(len, self.done), self.answers)
 
     async def _connect(self, url: str) -> AbstractRobustConnection:
@@ -224,7 +224,7 @@ class CeleryApp:
         return {int(path.name) for path in self._done.iterdir()}
 
     def counts(self) -> tuple[int, ...]:
-        """What must grow: tasks sent of each queue, and done of each."""
+        """Return the numbers that must grow: tasks sent of each queue, and done of each."""
         done = self.done()
         return (*self.by_queue, *(sum(number % 2 == which for number in done) for which in range(2)))
 

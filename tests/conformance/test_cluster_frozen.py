@@ -23,7 +23,7 @@ ENDS_WITHIN_S = 20.0
 
 
 def outcome(channel: Channel, count: int, acked: Iterable[int] = ()) -> dict[int, str]:
-    """What is said of the publishes 1 to `count`; each of them gets one word.   acked: what was said already."""
+    """Return how the publishes 1 to `count` were settled, one word for each.   acked: what was said already."""
     said: dict[int, str] = dict.fromkeys(acked, "ack")
     while len(said) < count:
         frame = channel.connection.next_frame(1, ENDS_WITHIN_S)

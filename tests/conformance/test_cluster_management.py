@@ -50,7 +50,7 @@ def joined() -> Iterator[list[ClusterNode]]:
 
 
 IGNORE = {"cluster_partition_handling": "ignore"} if is_rabbitmq() else {}
-"""So that RabbitMQ's nodes run alone, where a test takes away two of three and asks the third."""
+"""RabbitMQ's nodes run alone with this, where a test takes away two of three and asks the third."""
 
 
 def do(node: ClusterNode, *words: str) -> Ctl:

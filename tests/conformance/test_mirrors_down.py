@@ -53,7 +53,7 @@ On = Callable[..., Channel]
 ROWS: Final[dict[str, Row]] = {}
 PREFIX: Final = f"down-{secrets.token_hex(2)}"
 names = (f"{PREFIX}-{number}-" for number in itertools.count(1))
-"""Of queues and of the policies of each; the end so that none is the beginning of another."""
+"""Queues and the policies of each have these names; the end so that none is the beginning of another."""
 policies: list[str] = []
 ANSWERED: Final = (
     *("publishes_are_nacked", "consumers_idle"),

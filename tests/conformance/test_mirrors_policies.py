@@ -217,7 +217,7 @@ POLICIES: Final = (
 
 
 def apply_some(node: ClusterNode, cluster: Cluster, queue: str, choices: random.Random, count: int) -> None:
-    """So many random policies, by one node. None: none."""
+    """Set `count` random policies for the queue by one node; None removes mirroring."""
     for _ in range(count):
         mode, params = choices.choice(POLICIES)
         if mode is None:

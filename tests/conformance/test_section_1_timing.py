@@ -33,12 +33,12 @@ from tests.kit.servers import Server
 pytestmark = pytest.mark.slow
 
 PAUSE_S: Final = 3.0
-"""How long the server keeps silent after a failed handshake or a broken frame."""
+"""The server keeps silent for this long after a failed handshake or a broken frame."""
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 EARLY_S: Final = 0.1
 LATE_S: Final = 1.5
-"""How much sooner and later than the reference says is still right."""
+"""An answer may come so much sooner or later than the reference says."""
 
 WATCH_S: Final = 13.0
 
@@ -48,11 +48,11 @@ TELLS_OF_FAILURE: Table = {"capabilities": table({"authentication_failure_close"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a connection saw after it misbehaved."""
+    """Holds what a connection saw after it misbehaved."""
 
     received: bytes
     seconds: float | None
-    """Until the server ended the connection; None: it did not."""
+    """The server ended the connection after this time; None: it did not."""
 
 
 Case = Callable[[Server], Ending]
@@ -60,7 +60,7 @@ CASES: dict[str, Case] = {}
 SILENT_PAUSE: list[str] = []
 """The cases that see nothing, and the end after three seconds."""
 SILENT_AFTER_TUNE: Final = ("open_before_tune_ok", "close_before_tune_ok")
-"""The same, but connection.tune was on its way before."""
+"""These cases end in silence as well, but connection.tune was on its way before."""
 
 TUNE_BYTES: Final = 20
 

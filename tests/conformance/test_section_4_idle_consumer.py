@@ -43,7 +43,7 @@ ROWS: list[Callable[[str], tuple[Method, Method]]] = [
 def test_publish_and_method_in_one_segment(
     connection: Connection, row: Callable[[str], tuple[Method, Method]]
 ) -> None:
-    """Its deliver may come after the answer, but it comes."""
+    """A deliver may come after the answer, but it comes."""
     channel = connection.channel(1)
     queue = channel.declare(exclusive=True)
     channel.send(BasicConsume, queue=queue, consumer_tag="c", no_ack=True)

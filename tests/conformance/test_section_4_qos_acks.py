@@ -330,7 +330,7 @@ def test_close_for_an_unknown_tag_requeues(connection: Connection, channel: Chan
 
 
 def cancel_and_requeue(channel: Channel, queue: str) -> list[bytes]:
-    """What of the channel's deliveries wasn't settled yet: stop its consumer, requeue, and look."""
+    """Stop the channel's consumer, requeue, and return which deliveries weren't settled yet."""
     channel.call(BasicCancel, consumer_tag=queue)
     channel.call(BasicRecover, requeue=True)
     return drain(channel, queue)

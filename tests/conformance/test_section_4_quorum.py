@@ -1,4 +1,4 @@
-"""What quorum queues don't do, seen live at RabbitMQ 3.10.8."""
+"""Quorum queues don't have some features, as seen live at RabbitMQ 3.10.8."""
 
 import pytest
 

@@ -19,7 +19,7 @@ Connect = Callable[..., Connection]
 SetPolicy = Callable[..., str]
 
 PUBLISHED = 8
-"""How many messages `kept` publishes: more than any limit of these tests."""
+"""`kept` publishes so many messages: more than any limit of these tests."""
 
 
 def integer(value: int) -> Field:
@@ -68,7 +68,7 @@ def fill(channel: Channel, queue: str, number: int = PUBLISHED) -> None:
 
 
 def kept(channel: Channel, queue: str) -> int:
-    """How many of `PUBLISHED` messages the queue keeps; it is empty afterwards."""
+    """Return how many of `PUBLISHED` messages the queue keeps; it is empty afterwards."""
     fill(channel, queue)
     # Not by `ready_count`: RabbitMQ's queues answer it before messages that wait in their mailbox.
     return len(drain(channel, queue))

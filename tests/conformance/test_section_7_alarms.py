@@ -36,10 +36,10 @@ from tests.kit.servers import Admin, Server, start_restartable_server
 
 WANTS_TO_KNOW: Table = {"capabilities": table({"connection.blocked": boolean(True)})}
 NEXT_LOOK_S = 10.5
-"""Until when the server has looked at its disk again: 10 s at the latest."""
+"""The server has looked at its disk again after this time: 10 s at the latest."""
 
 SILENCE_S = 0.4
-"""How long nothing must come where something would come at once."""
+"""Nothing must come for this long where something would come at once."""
 
 
 class Alarm:

@@ -40,7 +40,7 @@ IDLE_S: Final = 1.0
 """Before a crash: acknowledgements are written when a queue is idle, 200 ms at the latest (§7.4)."""
 
 DOWN_S: Final = 2.0
-"""How long the server stays down, so that a time-out which counts on can be told from one that starts anew."""
+"""The server stays down this long, so that a time-out which counts on can be told from one that starts anew."""
 
 TTL_S: Final = 20.0
 EXPIRES_S: Final = 15.0

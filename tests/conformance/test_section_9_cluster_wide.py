@@ -38,10 +38,10 @@ Name = Callable[[str], str]
 
 WANTS_TO_KNOW: Final[Table] = {"capabilities": table({"connection.blocked": boolean(True)})}
 WANTS_THE_REASON: Final[Table] = {"capabilities": table({"authentication_failure_close": boolean(True)})}
-"""So that a refusal comes at once, not in 3 s."""
+"""A client with these properties is refused at once, not after 3 s."""
 SILENCE_S: Final = 0.3
 KNOWN_S: Final = 0.6
-"""Until all nodes know that one has an alarm, where it cannot be seen."""
+"""All nodes know after this time that one has an alarm, where it cannot be seen."""
 
 
 @pytest.fixture

@@ -31,12 +31,12 @@ from tests.kit.server_process import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
 KEEPALIVED: Final = shutil.which("keepalived", path="/usr/local/sbin:/usr/sbin:/sbin")
-"""Where it is, if it is."""
+"""Keepalived's program has this path; None if there is none."""
 SHARED: Final = f"{SUBNET}.100"
 NODE: Final = f"{SUBNET}.254"
 """This namespace's own address on the bridge."""
 LIMIT_S: Final = 30.0
-"""How long the address may take to move, and what else is waited for; only a failing test waits so long."""
+"""The address may take this long to move; only a failing test waits so long."""
 PERSISTENT: Final = b"\x10\x00\x02"
 """Flags and values of the properties: delivery-mode 2."""
 
@@ -53,7 +53,7 @@ class BalancerNetwork(NamespaceNetwork):
             self._add(name)
 
     def address(self, name: str) -> str:
-        """Of one of them."""
+        """Return the address of one of them."""
         return self._addresses[name]
 
 
@@ -115,11 +115,11 @@ class Balancer:
         return f" {SHARED}/" in shown.stdout
 
     def states(self) -> list[str]:
-        """What its Keepalived has been, in order: BACKUP, MASTER, FAULT."""
+        """Return the states in which its Keepalived has been, in order: BACKUP, MASTER, FAULT."""
         return re.findall(r"Entering (\w+) STATE", self.log_text("keepalived"))
 
     def log_text(self, program: str) -> str:
-        """What haproxy or keepalived have said."""
+        """Return what haproxy or keepalived have logged."""
         return (self._directory / f"{program}.log").read_text(errors="replace")
 
     def close(self) -> None:

@@ -19,10 +19,10 @@ from tests.kit.server_process import ROOT
 
 SYSTEMD_ANALYZE: Final = shutil.which("systemd-analyze")
 PAGES: Final = ("deployment", "add_node", "upgrade", "backup", "sizing", "troubleshooting")
-"""Those of docs/ whose configurations, commands and files are looked up here."""
+"""Configurations, commands and files of these pages of docs/ are looked up here."""
 DOCUMENT: Final = "\n".join((ROOT / "docs" / f"{name}.md").read_text() for name in PAGES)
 EXPOSURE_MAX: Final = 2.0
-"""Of `systemd-analyze security`, from 0 to 10. It says 9.2 of a unit without any of our lines."""
+"""`systemd-analyze security` may say this much, from 0 to 10. It says 9.2 of a unit without any of our lines."""
 PLACES: Final = {"FLUFFLE_N1": "10.0.0.1", "FLUFFLE_N2": "10.0.0.2", "FLUFFLE_N3": "10.0.0.3"}
 
 needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")

@@ -1,4 +1,4 @@
-"""What `pip install`, `pipx` and `uvx` make of this repository: a wheel with all a node needs, and a node that serves.
+"""`pip install`, `pipx` and `uvx` make a wheel of this repository with all a node needs, and a node that serves.
 
 The wheel is built from a copy of what is in the repository, in a folder that goes away. What it depends on comes from
 where pip is told to look; without that, and without the tools, the tests are skipped and say so.
@@ -32,7 +32,7 @@ NOT_THERE: Final = re.compile(
     r"No matching distribution|Could not find a version|Temporary failure|Network is unreachable|"
     r"Connection (?:refused|broken|to)|Max retries"
 )
-"""What pip says when it is not reached or does not have a package."""
+"""Pip says this when its index is not reached or does not have a package."""
 
 Run = Callable[..., str]
 
@@ -53,7 +53,7 @@ def _pip(python: Path | str, *arguments: str) -> None:
 
 
 def _files() -> list[str]:
-    """What of the packages is in the repository."""
+    """Return the files of the packages that are in the repository."""
     listed = subprocess.run(
         ["git", "ls-files", *PACKAGES], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
@@ -90,7 +90,7 @@ def installed(wheels: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def _run(*command: object, **environ: str) -> str:
-    """What a program prints, far away from this folder; it ends well."""
+    """Return what a program prints when run far away from this folder; it must end well."""
     done = subprocess.run(
         list(map(str, command)),
         cwd="/",

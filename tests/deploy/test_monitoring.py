@@ -34,7 +34,7 @@ DEPLOY: Final = ROOT / "deploy"
 PAGE: Final = (ROOT / "docs" / "monitoring.md").read_text()
 PROMETHEUS: Final = shutil.which("prometheus")
 LIMIT_S: Final = 60.0
-"""How long a Prometheus may take to see a node; only a failing test waits so long."""
+"""A Prometheus may take this long to see a node; only a failing test waits so long."""
 
 needs_prometheus = pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed")
 
@@ -45,13 +45,13 @@ def _document(path: str) -> Any:
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
-    """Those of the compose file."""
+    """Return the services of the compose file."""
     found: dict[str, Any] = _document("docker-compose.yml")["services"]
     return found
 
 
 def _mounts(service: dict[str, Any]) -> dict[str, str]:
-    """What of deploy/ stands where in a container."""
+    """Return which files of deploy/ are mounted at which paths of a container."""
     split = [volume.split(":") for volume in service["volumes"]]
     return {parts[1]: parts[0] for parts in split if parts[0].startswith("./")}
 
@@ -157,7 +157,7 @@ class Prometheus:
         )
 
     def ask(self, path: str, **query: str) -> Any:
-        """What it answers under /api/v1. Raises: OSError while it starts."""
+        """Return its answer under /api/v1. Raises: OSError while it starts."""
         url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=10) as answer:
             document = json.load(answer)
@@ -202,7 +202,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 @pytest.mark.slow
 @needs_prometheus
 def test_prometheus_answers_each_query_of_the_dashboard(prometheus: Prometheus) -> None:
-    """Also with both jobs on each node, which dashboards join by `instance`."""
+    """Each query has rows, also with both jobs on each node, which dashboards join by `instance`."""
     [cluster] = {
         row["metric"]["rabbitmq_cluster"]
         for row in prometheus.ask("query", query="rabbitmq_identity_info")["result"]
@@ -221,7 +221,7 @@ def test_prometheus_answers_each_query_of_the_dashboard(prometheus: Prometheus) 
 @pytest.mark.slow
 @needs_prometheus
 def test_the_page_shows_how_to_see_that_it_works(prometheus: Prometheus) -> None:
-    """Its `curl`, as it stands there."""
+    """The page's `curl` works as it stands there."""
     [line] = re.findall(r"^(curl .*)$", PAGE, re.MULTILINE)
     assert "http://127.0.0.1:9090/" in line
     done = subprocess.run(

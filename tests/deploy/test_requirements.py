@@ -1,4 +1,4 @@
-"""What the image of a node is built of: packages to the version and by hashes, within the bounds that were tried."""
+"""A node's image is built of packages pinned by version and hash, within the bounds that were tried."""
 
 import re
 import tomllib

@@ -20,7 +20,7 @@ from tests.kit.node_process import NodeProcess
 from tests.kit.server_process import ROOT
 
 LIMIT_S: Final = 60.0
-"""How long a command or a start may take; only a failing test waits so long."""
+"""A command or a start may take this long; only a failing test waits so long."""
 
 
 class Page:
@@ -74,7 +74,7 @@ class Shell:
         program.chmod(0o755)
 
     def run(self, commands: str, *, code: int = 0, **environ: str) -> str:
-        """What the commands print; they end with that code."""
+        """Return what the commands print; they must end with that code."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", commands],
             cwd=self.directory,
@@ -89,7 +89,7 @@ class Shell:
         return done.stdout
 
     def run_python(self, program: str) -> str:
-        """What a program prints."""
+        """Return what a Python program prints."""
         path = self.directory / "program.py"
         path.write_text(program)
         return self.run("python program.py")

@@ -136,7 +136,7 @@ def test_replacing_a_dead_node(cluster: Cluster) -> None:
 
 
 def test_the_old_node_with_its_disk(cluster: Cluster) -> None:
-    """It is refused until it is reset, and then a new one."""
+    """An old node is refused until it is reset, and then it is a new one."""
     first, _, third = NAMES
     data = cluster.shell.directory / "data"
     page = _page(data)

@@ -13,7 +13,7 @@ from tests.kit.load_client import Channel, Client, Delivery, Lost
 from tests.kit.node_process import NodeProcess
 
 READ_S: Final = 60.0
-"""How long a queue may take to come. Only a failing check waits so long."""
+"""A queue may take this long to come. Only a failing check waits so long."""
 HIGHEST_PRIORITY: Final = 5
 SHOWN_MAX: Final = 5
 
@@ -85,7 +85,7 @@ class Check:
         return True
 
     async def _check_transient_queue(self, channel: Channel) -> None:
-        """What is not durable is gone; and it is there for the next round."""
+        """Check that the queue that is not durable is gone, and declare it for the next round."""
         try:
             await channel.call(methods.QueueDeclare(queue="fleeting", passive=True))
             self._count.problem("ghosts", "queue fleeting is not durable, and is there after a restart")
@@ -176,7 +176,7 @@ class Check:
                 count.problem("marked", f"{queue.name}: {value} says redelivered, and nobody had it")
 
     def _compare_dead_letters(self, found: dict[str, list[Found]]) -> None:
-        """What was rejected is in one of the two queues, or in both."""
+        """Check that each rejected message is in one of the two queues, or in both."""
         if REJECTED_FROM not in found or DEAD_LETTERS not in found:
             return
         count = self._count

@@ -204,7 +204,7 @@ class Episode:
             self._after_end(random)
 
     def _ask_store(self, count: Count) -> int:
-        """What `store check` thinks will be recovered, in messages."""
+        """Return how many messages `store check` expects to be recovered; -1 if that is unknown."""
         code, text = self._node.check_store()
         messages = re.search(r"^messages +([\d,]+)", text, re.MULTILINE)
         is_broken = code > 1 or (

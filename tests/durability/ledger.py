@@ -21,7 +21,7 @@ DROPPED: Final = 1024
 
 @dataclass(slots=True)
 class Count(Tally):
-    """What happened in a round. Everything from `lost` on must be 0; `problems` says what, in words."""
+    """Counts the events of a round. Everything from `lost` on must be 0; `problems` says what, in words."""
 
     published: int = 0
     confirmed: int = 0
@@ -62,7 +62,7 @@ class QueueLedger(ledger.QueueLedger):
             self.mark(value, SETTLED)
 
     def must(self) -> set[Value]:
-        """What must survive."""
+        """Return the messages that must survive."""
         marks = CONFIRMED | SETTLED | TRANSIENT | UNCOMMITTED
         return {value for value, known in self.marks.items() if known & marks == CONFIRMED}
 

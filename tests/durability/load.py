@@ -84,7 +84,7 @@ SOURCES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Taste:
-    """What a consumer does with a message, in parts of 1; what is left over is acknowledged.
+    """A consumer treats messages in these shares of 1; the rest is acknowledged.
 
     batch: settles so many at once, at random.   holds: never settles some of them.
     """
@@ -318,7 +318,7 @@ class Publisher:
         ledger.kinds[name] = source.kind
 
     def target(self, exchange: str, key: str, queues: Iterable[str]) -> None:
-        """Where the next messages go."""
+        """Set the exchange, the key and the queues to which the next messages go."""
         self._exchange, self._key = exchange, key
         self._queues = tuple(self._ledger.queues[name] for name in queues)
 
@@ -329,7 +329,7 @@ class Publisher:
 
     @property
     def unconfirmed(self) -> int:
-        """How many wait."""
+        """Return how many publishes wait for a confirm."""
         return len(self._unconfirmed)
 
     @property

@@ -18,7 +18,7 @@ from tests.kit.load_client import Channel, Client, Delivery
 from tests.kit.node_process import NodeProcess
 
 WAIT_S: Final = 60.0
-"""How long something may take that must happen. Only a failing test waits so long."""
+"""An event that must happen may take this long. Only a failing test waits so long."""
 MIB: Final = 1024 * 1024
 
 

@@ -228,7 +228,7 @@ def test_damage(
 
 
 def test_a_file_of_contents_is_gone(base: Base, node: NodeProcess) -> None:
-    """Of the message store one file is missing: its messages are, and each is named in the log."""
+    """Messages of a missing file of the message store are gone, and each is named in the log."""
     path = _largest(node.data, FILES["contents"])
     values = set().union(*(record.values for record in _records(node.data, path)))
     path.unlink()

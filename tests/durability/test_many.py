@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 NUMBER: Final = int(os.environ.get("FLUFFLE_FAULT_MESSAGES", "200000"))
 PEAK_BYTES: Final = 300 * MIB
-"""Of a node that has recovered, whatever the number: one journal file of 64 MiB is read at a time."""
+"""A node that has recovered uses this much, whatever the number: one journal file of 64 MiB is read at a time."""
 
 
 @pytest.mark.parametrize(("ends", "number"), [("killed", NUMBER), ("stopped", NUMBER // 10)])

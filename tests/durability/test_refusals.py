@@ -77,7 +77,7 @@ def node(base: Path, make_node: MakeNode) -> NodeProcess:
 
 
 def test_another_nodes_directory(base: Path, make_node: MakeNode) -> None:
-    """Of a node of another name."""
+    """A directory of a node of another name is refused."""
     node = make_node(name="other")
     copy_data(base, node.data)
     line = refused(node)
@@ -137,7 +137,7 @@ def test_damaged_store_file(node: NodeProcess, damage: str) -> None:
 
 
 def test_store_file_is_missing(node: NodeProcess) -> None:
-    """There are our files, but not the one that says so."""
+    """A directory has our files, but not the one that says so, and is refused."""
     (node.data / "store.json").unlink()
     assert "store.json is missing" in refused(node)
 

@@ -1,4 +1,4 @@
-"""What clients of a story know of their messages, and the queues that there are."""
+"""Clients of a story know this of their messages and of the queues that there are."""
 
 from dataclasses import dataclass, field
 
@@ -63,13 +63,13 @@ class Message:
 
 
 def number_of(body: bytes) -> int:
-    """Which message a body belongs to."""
+    """Return the number of the message that a body belongs to."""
     return int(body[:8], 36)
 
 
 @dataclass(eq=False)
 class Channel:
-    """What a client knows of a channel of its.
+    """A client knows this of each of its channels.
 
     key: of all channels ever.   kind: plain, confirm or tx.   published: not confirmed yet, by number.
     uncommitted, settled: in the open transaction: publishes, and what was done with which delivery.
@@ -98,7 +98,7 @@ class Channel:
 
 
 def head_of(number: int) -> bytes:
-    """What the body of a message begins with."""
+    """Return the head of a message's body, which has its number."""
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     text = ""
     while number:

@@ -353,7 +353,7 @@ class Story:
                 ), method
 
     def _redeclared(self, queue: str) -> None:
-        """It is a new one: nothing of the old one is in it."""
+        """Note that the queue is a new one: nothing of the old one is in it."""
         for message in self._absent.pop(queue):
             message.is_out = True
 

@@ -1,4 +1,4 @@
-"""What a client gets of a queue whose disk can't read some of its messages, and nobody else has them."""
+"""A client gets the readable rest of a queue whose disk can't read some messages that nobody else has."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ class Story:
         self.world.disk.flip_bit(path, int(len(self.world.disk.content(path)) * ratio))
 
     def bodies(self) -> list[bytes]:
-        """What a consumer gets, however long the disk takes."""
+        """Return the bodies that a consumer gets, however long the disk takes."""
         consumer = self.world.client()
         consumer.send(1, BasicConsume(queue="q", consumer_tag="c", no_ack=True, nowait=True))
         for _ in range(10):
@@ -73,7 +73,7 @@ def test_the_readable_rest_comes_and_the_loss_is_told() -> None:
 
 
 def test_one_damaged_content_in_the_message_store_costs_one_message() -> None:
-    """Those that would have been loaded with it come."""
+    """A damaged content costs one message, and those that would have been loaded with it come."""
     story = Story(size=LARGE_BYTES)
     story.flip(story.paths(".rdq")[0])
     found = story.bodies()
@@ -101,7 +101,7 @@ def test_an_error_of_reading_that_stays_costs_what_it_is_of() -> None:
 
 
 def test_basic_get_waits_while_a_read_is_tried_again() -> None:
-    """It is not told that the queue is empty."""
+    """A get waits while a read is tried again, and is not told that the queue is empty."""
     story = Story()
     world, client = story.world, story.client
     world.disk.fail(Read, story.segment(0))
@@ -133,7 +133,7 @@ def test_a_purge_of_what_cannot_be_read(arguments: Table) -> None:
 
 
 def test_unreadable_messages_over_a_limit_do_not_hold_it_up() -> None:
-    """What a limit drops from the head may be unreadable: the rest is dead-lettered."""
+    """A limit drops unreadable messages from the head too, and dead-letters the rest."""
     arguments = {"x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr("dead")}
     story = Story(arguments=arguments | {"x-max-length": long(COUNT)})
     world, client = story.world, story.client
@@ -165,7 +165,7 @@ def test_kinds_of_queues_survive_damage(arguments: Table) -> None:
 
 
 def test_a_deleted_queue_with_unreadable_messages() -> None:
-    """It goes, and its files with it."""
+    """A deleted queue goes, and its files with it, though it has unreadable messages."""
     story = Story(size=LARGE_BYTES)
     world = story.world
     world.disk.fail_always(Read, story.segment(1))
@@ -176,7 +176,7 @@ def test_a_deleted_queue_with_unreadable_messages() -> None:
 
 
 def test_messages_that_a_client_has_are_not_given_up() -> None:
-    """Their contents are in memory; they come again when it gives them back, be their record readable or not."""
+    """Contents that a client has are in memory and come again when it gives them back, their record readable or not."""
     story = Story()
     world, client = story.world, story.client
     got = [message.body for message in [*world.get_all(client, "q")][:4]]
@@ -189,7 +189,7 @@ def test_messages_that_a_client_has_are_not_given_up() -> None:
 
 
 def test_rot_under_messages_that_are_in_memory_costs_none() -> None:
-    """It is found while nobody needs the disk; the messages are dropped only where they are nowhere else."""
+    """Rot is found while nobody needs the disk; messages are dropped only where they are nowhere else."""
     story = Story(options=replace(OPTIONS, scrub_rate=1 << 20))
     world = story.world
     world.queue("q").backlog.refill()

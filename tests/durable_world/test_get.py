@@ -38,7 +38,7 @@ def ready(size: int = 3, properties: Properties = PERSISTENT) -> tuple[DurableWo
 
 
 def got(methods: list[Method | None]) -> list[tuple[int, int]]:
-    """Of each answer its tag, and how many messages are left."""
+    """Return each answer's tag, and how many messages are left."""
     assert all(isinstance(method, BasicGetOk) for method in methods), methods
     return [
         (method.delivery_tag, method.message_count) for method in methods if isinstance(method, BasicGetOk)
@@ -148,7 +148,7 @@ def test_deleted_meanwhile() -> None:
 
 
 def test_connection_lost_meanwhile() -> None:
-    """What was read for a client that went stays in the queue, in its place."""
+    """A message that was read for a client that went stays in the queue, in its place."""
     world, client, bodies = ready()
     client.send(1, BasicGet(queue="q"))
     world.settle()

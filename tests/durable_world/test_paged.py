@@ -77,7 +77,7 @@ def consume(
 
 
 def deliveries(client: Client) -> list[Received]:
-    """What came since the last time, which is nothing but deliveries."""
+    """Return the deliveries since the last time; nothing else may have come."""
     found = client.received()
     assert all(isinstance(item.method, BasicDeliver) for item in found), found
     return found
@@ -258,7 +258,7 @@ def test_requeued(size: int) -> None:
 @pytest.mark.parametrize("properties", [PERSISTENT, TRANSIENT])
 @pytest.mark.parametrize("ends", [False, True])
 def test_requeued_at_the_tail_of_a_quorum_queue(size: int, properties: Properties, ends: bool) -> None:
-    """What stands at the tail is paged out again, knows that it came back, and leaves nothing on the disk at last."""
+    """Messages requeued at the tail are paged out again, marked as redelivered, and leave nothing on disk at last."""
     world, client, bodies = ready(
         size=size, properties=properties, arguments={"x-queue-type": longstr("quorum")}
     )

@@ -1,4 +1,4 @@
-"""What a restart keeps, and what it takes: amqp-behaviour §7.6, row by row, through the wire."""
+"""A restart keeps durable queues and persistent messages and drops the rest: amqp-behaviour §7.6, row by row."""
 
 from collections.abc import Callable
 from random import Random
@@ -131,7 +131,7 @@ def test_messages(end: End) -> None:
 @pytest.mark.parametrize("is_paged", [False, True])
 @ENDS
 def test_unacked(end: End, is_paged: bool) -> None:
-    """What clients had is in its old place; what they had acknowledged is gone."""
+    """Unacknowledged messages are back in their old places after a restart; acknowledged ones are gone."""
     world = DurableWorld()
     client = world.client()
     world.declare(client, "q")
@@ -171,9 +171,7 @@ def test_redelivered_after_a_stop(size: int, is_paged: bool) -> None:
 
 
 def test_redelivered_after_a_stop_that_some_clients_outlive() -> None:
-    """Whose socket is still there when all is written has had its messages too, whatever it has settled in an open
-    transaction.
-    """
+    """Messages of a client whose socket outlives the stop count as delivered, whatever an open transaction settled."""
     world = DurableWorld()
     client = world.client(1, 2)
     world.declare(client, "q")
@@ -240,7 +238,7 @@ def test_expiry(end: End) -> None:
 
 
 def test_expiry_just_after_the_start() -> None:
-    """What is published at once after a start has the right time to live, on disk too."""
+    """Messages published at once after a start have the right time to live, on disk too."""
     world = DurableWorld()
     client = world.client()
     world.declare(client, "q")
@@ -362,7 +360,7 @@ def test_kinds_of_queues(end: End) -> None:
 
 @ENDS
 def test_numbers_go_on(end: End) -> None:
-    """What is published after a restart stands behind what was there, time and again."""
+    """Messages published after a restart stand behind those that were there, time and again."""
     world = DurableWorld()
     world.declare(world.client(), "q")
     expected = []

@@ -78,7 +78,7 @@ class DurableWorld(World):
         self.pager = pager
         self.diary = Diary()
         self.reported: list[tuple[str, int, str]] = []
-        """What the store found to be unreadable: path, offset, description."""
+        """The store found these places to be unreadable: path, offset, description."""
         self.errors: list[OSError] = []
         """With which the store broke."""
         self.clients: dict[BaseConnection, Client] = {}
@@ -254,7 +254,7 @@ class DurableWorld(World):
             found.append(answer)
 
     def bodies(self, name: str) -> list[bytes]:
-        """What is ready in a queue, in order; it is there again afterwards, as redelivered."""
+        """Return the bodies that are ready in a queue, in order; they are there again afterwards, as redelivered."""
         client = self.client()
         found = [message.body for message in self.get_all(client, name)]
         client.lose()
@@ -269,7 +269,7 @@ def confirming(client: Client, *channels: int) -> None:
 
 
 def confirms(client: Client) -> list[tuple[int, str, int, bool]]:
-    """What came since the last time: channel, ack or nack, tag, and multiple. Nothing else may have come."""
+    """Return the confirms since the last time: channel, ack or nack, tag, and multiple. Nothing else may have come."""
     found = []
     for item in client.received():
         method = item.method
@@ -286,7 +286,7 @@ def confirms(client: Client) -> list[tuple[int, str, int, bool]]:
 
 
 def redelivered(messages: Iterable[Received]) -> list[bool]:
-    """Of messages that were got or delivered, which were so before."""
+    """Return for each message that was got or delivered if it was so before."""
     found = []
     for message in messages:
         method: Any = message.method

@@ -47,7 +47,7 @@ def fuzz_frames(data: bytes) -> None:
 
 
 def fuzz_messages(data: bytes) -> None:
-    """What comes behind the handshake, with a checksum that is right."""
+    """Messages behind the handshake, with a right checksum, raise nothing but faults of the stream."""
     control, receiver, sender = ControlReceiver(), Receiver(1, 2), Sender(2, 1, 1000)
     for decode in (control.receive, receiver.opens, receiver.receive, sender.resume, sender.acknowledge):
         _try(lambda decode=decode: decode(data), StreamFault)  # type: ignore[misc]

@@ -167,7 +167,7 @@ class Raw:
 
 
 class Event(Enum):
-    """What happens to the socket of a client."""
+    """Lists what happens to the socket of a client."""
 
     SLOW = auto()
     FAST = auto()

@@ -116,7 +116,7 @@ cuts = st.lists(st.integers(0, 60) | st.integers(60, 150), max_size=12)
 
 
 def calls(pieces: list[bytes], *, pauses: bool = False) -> list[Event]:
-    """What the reader makes of a stream."""
+    """Return the events that the reader makes of a stream."""
     recorder = Recorder(closed=CLOSED, pauses=pauses, frame_max=FRAME_MAX, content_max=CONTENT_MAX)
     recorder.reader.assembled_max_bytes = 1 << 40  # a limit on what is unfinished has to depend on the cut
     recorder.feed(*pieces)

@@ -27,7 +27,7 @@ from node.amqp.method_codec import decode_method, encode_method
 from node.amqp.properties import Properties, decode_properties, encode_properties
 
 TIMEOUT_S: Final = 10.0
-"""How long an answer may take. Long, since the machine may be busy; only a failing test waits so long."""
+"""An answer may take this long, since the machine may be busy; only a failing test waits so long."""
 
 _FRAME_HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")

@@ -297,7 +297,7 @@ class Cluster:
 
 
 RING = b"\x00ring"
-"""What a frame of a ring begins with here. On a data stream those of `cluster.remote` go the same way."""
+"""A frame of a ring begins with this here. On a data stream those of `cluster.remote` go the same way."""
 
 
 class RingNode(Node):

@@ -12,7 +12,7 @@ from tests.kit.load_client import Channel, Client, Delivery, Lost
 from tests.kit.patience import patience
 
 CALL_S: Final = 15.0
-"""How long a declare or anything else that is answered may take. Else the run is *stuck*: docs/reliability.md,
+"""A declare or anything else that is answered may take this long. Else the run is *stuck*: docs/reliability.md,
 "What is counted"."""
 
 

@@ -34,7 +34,7 @@ from node.store.disk import (
 )
 
 PAGE_BYTES: Final = 4096
-"""What a disk that reorders writes at once."""
+"""A disk that reorders writes so much at once."""
 
 
 class PowerLost(Exception):

@@ -18,7 +18,7 @@ from typing import Final
 
 SOURCE: Final = Path(__file__).with_name("fault_shim.c")
 BLOCK_BYTES: Final = 4096
-"""What a disk writes at once: within a tail that was not synced each block is there or not."""
+"""A disk writes so much at once: within a tail that was not synced each block is there or not."""
 
 
 class NoCompiler(Exception):

@@ -20,9 +20,9 @@ from tests.kit.patience import patience
 from tests.kit.ports import free_ports
 
 PROGRAM: Final = shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin")
-"""Where it is, if it is."""
+"""HAProxy's program has this path; None if there is none."""
 LIMIT_S: Final = 20.0
-"""How long a start, a reload or a change of state may take; only a failing test waits so long."""
+"""A start, a reload or a change of state may take this long; only a failing test waits so long."""
 
 CONFIG: Final = """\
 global

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 TIMEOUT_S: Final = 30.0
-"""How long an answer may take. Long, since the machine may be busy; only a failing test waits so long."""
+"""An answer may take this long, since the machine may be busy; only a failing test waits so long."""
 
 JSON: Final = "application/json"
 GUEST: Final = "guest"

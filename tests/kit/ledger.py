@@ -26,7 +26,7 @@ DELIVERED: Final = 16
 SETTLED: Final = 32
 """An ack, reject or nack without requeue, or a purge was sent, or a commit of one: it may be there or not."""
 SPARED: Final = 64
-"""It may be missing from this queue although it was confirmed."""
+"""A message may be missing from this queue although it was confirmed."""
 FRESH: Final = 128
 """A client got it without `redelivered`."""
 

@@ -19,7 +19,7 @@ from node.amqp.method_codec import decode_method, encode_method
 
 FRAME_MAX_BYTES: Final = 131072
 HEADER_START_BYTES: Final = 12
-"""Of a content header: what stands before the flags of the properties."""
+"""A content header has so many bytes before the flags of the properties."""
 
 _FRAME_HEAD: Final = Struct(">BHI")
 _CONTENT_HEAD: Final = Struct(">HHQ")

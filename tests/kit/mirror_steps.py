@@ -10,7 +10,7 @@ from tests.kit.patience import wait_until
 from tests.kit.server_cluster import Cluster, ClusterNode, Replicas
 
 SHAPE_S: Final = 30.0
-"""How long the copies of a queue may take to become what a policy says."""
+"""The copies of a queue may take this long to become what a policy says."""
 
 IDLE_S: Final = 0.7
 FIRST_S: Final = 3.0

@@ -335,7 +335,7 @@ def _run(*command: str) -> None:
 
 
 MARK: Final = 7
-"""Of the packets that come from a delaying proxy, not from the node."""
+"""Packets that come from a delaying proxy, not from the node, have this mark."""
 
 
 def _redirection(address: str, port: int) -> list[str]:

@@ -23,7 +23,7 @@ from tests.kit.server_process import ROOT, ServerProcess
 
 HOST: Final = "127.0.0.1"
 START_S: Final = 60.0
-"""How long a start may take. Long, since the machine may be busy; only a failing test waits so long."""
+"""A start may take this long, since the machine may be busy; only a failing test waits so long."""
 LOG_S: Final = 10.0
 POLL_S: Final = 0.005
 
@@ -91,7 +91,7 @@ class NodeProcess(ServerProcess):
         self.management_url = ""
         self.ready_line = ""
         self.start_s = 0.0
-        """How long the last start took, until clients were accepted."""
+        """The last start took this long, until clients were accepted."""
         self.environment = dict(environment or {})
         self.options = list(options)
         self._listen, self._management, self._cwd = listen, management, cwd

@@ -22,11 +22,11 @@ BLOCKS: Final = (*range(10_000, 15_600, BLOCK), *range(20_000, 25_600, BLOCK))
 """The first ports of the blocks: neither 15672 nor 25672 is in any."""
 BASE_PORTS: Final = 6_000
 BASES: Final = 6
-"""How many clusters one after the other a process may start before a port comes round again."""
+"""A process may start so many clusters one after the other before a port comes round again."""
 BASE_STEP: Final = 10
 """More than the nodes of a cluster that a test starts."""
 ABOVE: Final = (0, 10_000, 20_000)
-"""Where a node of `fluffle cluster` listens, from its port on: clients, management, the other nodes."""
+"""A node of `fluffle cluster` listens this far from its port: clients, management, the other nodes."""
 
 
 class NoPortIsFree(Exception):

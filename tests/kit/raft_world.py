@@ -25,11 +25,11 @@ from tests.kit.raft_checks import Checks
 
 OPTIONS = Options(compact_min_bytes=6000, compact_entries=60)
 DOWN_AFTER_S = 1.5
-"""How long the stand-in for membership waits before it declares a node down."""
+"""The stand-in for membership waits this long before it declares a node down."""
 
 
 FULL_RETRY_S = 1.0
-"""When a disk that found no room tries again."""
+"""A disk that found no room tries again after this time."""
 
 
 @dataclass

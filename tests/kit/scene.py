@@ -29,7 +29,7 @@ class Scene:
         self.now = booted_s
         self.node = Membership(SELF, OPTIONS)
         self.beats: list[tuple[str, Heartbeat]] = []
-        """What it sent since the last look, and to whom."""
+        """The machine has sent these since the last look, each to a node."""
 
     @classmethod
     def up(cls, *others: str, leader: str | None = "n2", booted_s: float = BOOTED_S) -> "Scene":

@@ -22,7 +22,7 @@ class ServerProcess:
     """
 
     stop_s: ClassVar[float] = 60.0
-    """How long an end may take that was asked for. Only a failing test waits so long."""
+    """An end that was asked for may take this long. Only a failing test waits so long."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self.directory = directory

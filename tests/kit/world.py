@@ -141,7 +141,7 @@ class World:
         self.diary = Diary()
         self._drawn = 0
         self.cost_s = 0.0
-        """What has been worked so far, by the clock that bounds turns; a test adds to it."""
+        """So much has been worked so far, by the clock that bounds turns; a test adds to it."""
         self.broker = Broker(
             settings or BrokerSettings(),
             entropy=self._entropy,

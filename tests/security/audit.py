@@ -31,7 +31,7 @@ Requires = Callable[[str], Iterable[str]]
 
 
 class Verdict(NamedTuple):
-    """What a report of pip-audit says.   known: a line for each vulnerability.   unasked: packages, with the reason."""
+    """Holds a report of pip-audit.   known: a line for each vulnerability.   unasked: packages, with the reason."""
 
     asked: int
     known: list[str]
@@ -64,7 +64,7 @@ def closure(project: str, extras: Iterable[str], requires: Requires) -> set[str]
 
 
 def verdict(report: dict[str, Any]) -> Verdict:
-    """What a report in pip-audit's JSON says."""
+    """Read a report in pip-audit's JSON and return its verdict."""
     known, unasked, asked = [], [], 0
     for package in report["dependencies"]:
         if "skip_reason" in package:

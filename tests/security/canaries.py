@@ -14,7 +14,7 @@ def canary(name: str) -> str:
 
 
 def forms(secret: str) -> dict[str, bytes]:
-    """What to look for, by what was done to the secret: each is found wherever the secret was a part of something.
+    """Return the forms in which a secret may appear: each is found wherever the secret was a part of something.
 
     Base64 turns three octets into four characters, so there is one form for each place in a group of three; what
     depends on the octets before and after the secret is cut off. Lists of numbers are how Erlang prints strings.
@@ -30,7 +30,7 @@ def forms(secret: str) -> dict[str, bytes]:
 
 
 def found_in(data: bytes, secrets: Mapping[str, str]) -> list[str]:
-    """Which secrets are in it, and how.   secrets: by the names that are told."""
+    """Return which secrets are in the data, and how.   secrets: by the names that are told."""
     squeezed = data.replace(b", ", b",")
     return [
         f"{name} ({how})"
@@ -41,6 +41,6 @@ def found_in(data: bytes, secrets: Mapping[str, str]) -> list[str]:
 
 
 def found_in_files(paths: Iterable[Path], secrets: Mapping[str, str]) -> dict[str, list[str]]:
-    """The same of files; those with nothing in them are left out."""
+    """Return the secrets found in each file; files without any are left out."""
     found = {str(path): found_in(path.read_bytes(), secrets) for path in paths if path.is_file()}
     return {path: names for path, names in found.items() if names}

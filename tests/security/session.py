@@ -62,13 +62,13 @@ PASSWORDS: Final = {
         "updated secret",
     )
 }
-"""Nobody may ever read one of these again: in no log, answer, event or file of data."""
+"""None of these may ever be read again: in no log, answer, event or file of data."""
 
 CONTENTS: Final = {
     name: canary(name)
     for name in ("client property", "URI of a parameter", "URI of a global parameter", "body", "header")
 }
-"""What its owner may ask for again, and which is on disk. It may not be in a log, nor in what commands print."""
+"""The owner may ask for these again, and they are on disk. They may not be in a log, nor in what commands print."""
 
 
 class WatchedNode(NodeProcess):
@@ -118,7 +118,7 @@ class Session:
         self.environment = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(directory)}
         self.nodes = [WatchedNode(self, name) for name in NAMES]
         self.printed: dict[str, str] = {}
-        """What commands printed and HTTP answered, by what was asked."""
+        """The key is what was asked, the value what commands printed or HTTP answered."""
         self.told: dict[str, str] = {}
         """Messages of the exchanges of the log and of events, by the exchange."""
         self.arguments: dict[str, bytes] = {}
@@ -224,7 +224,7 @@ class Session:
         return self._command(f"ctl {words} of {name} (given {len(typed)})", command, typed)
 
     def ask(self, operation: str, node: int = 0, **arguments: object) -> None:
-        """What `fluffle ctl` would ask, without the time that it takes to start; keep the answer."""
+        """Ask as `fluffle ctl` would, without the time that it takes to start; keep the answer."""
         answer = request(str(self.nodes[node].data), operation, arguments, timeout_s=COMMAND_S)
         self.printed[f"{operation} of {self.nodes[node].name}"] = json.dumps(answer)
 
@@ -352,7 +352,7 @@ class Session:
         return found
 
     def _contents(self) -> None:
-        """What belongs to clients: bodies and headers, parameters with URIs."""
+        """Put secrets where clients have theirs: bodies and headers, parameters with URIs."""
         client = Connection(self.nodes[0], "typed", PASSWORDS["changed password"])
         channel = client.channel(1)
         queue = channel.declare("kept", durable=True)

@@ -1,4 +1,4 @@
-"""What is audited, and what the audit's report means. The audit itself needs the network: `make audit`."""
+"""The audit covers what users install, and its report is judged here. It needs the network itself: `make audit`."""
 
 from typing import Any
 

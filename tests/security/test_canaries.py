@@ -29,7 +29,7 @@ SECRET = {"it": canary("it")}
     ],
 )
 def test_a_secret_is_found_in_any_guise(hidden: str) -> None:
-    """Else the tests below prove nothing."""
+    """A secret is found in any guise, without which the tests below prove nothing."""
     assert found_in(f"before {hidden} behind".encode(), SECRET)
 
 
@@ -68,14 +68,14 @@ def test_no_log_has_a_secret(session: Session) -> None:
 
 @pytest.mark.slow
 def test_no_answer_has_a_secret(session: Session) -> None:
-    """What `fluffle ctl` and `spark-ops` print, and what HTTP answers to who says a password."""
+    """Neither `fluffle ctl` and `spark-ops` nor HTTP answer with a secret, even to one who says a password."""
     printed = {what: found_in(text.encode(), PASSWORDS) for what, text in session.printed.items()}
     assert {what: names for what, names in printed.items() if names} == {}
 
 
 @pytest.mark.slow
 def test_no_message_of_the_log_or_of_events_has_a_password(session: Session) -> None:
-    """Nor does `amq.rabbitmq.log` have what clients say. Events do, as RabbitMQ's: parameters, client properties."""
+    """The log exchange has neither passwords nor contents. Events have contents, as RabbitMQ's do, but no password."""
     assert found_in(session.told["amq.rabbitmq.log"].encode(), PASSWORDS | CONTENTS) == []
     assert found_in(session.told["amq.rabbitmq.event"].encode(), PASSWORDS) == []
 

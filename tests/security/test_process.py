@@ -1,4 +1,4 @@
-"""What others on the machine see of a node's files (reliability §6 "Process", "Secrets")."""
+"""A node's files are closed to other users of the machine (reliability §6 "Process", "Secrets")."""
 
 import stat
 from collections.abc import Iterable

@@ -35,7 +35,7 @@ MODULES: Final = frozenset(
         "yaml",
     }
 )
-"""What makes objects, or code, of bytes. numpy's `load` counts as well, see below."""
+"""These modules make objects, or code, of bytes. numpy's `load` counts as well, see below."""
 
 CALLS: Final = frozenset({"eval", "exec", "compile", "__import__"})
 
@@ -46,7 +46,7 @@ WORTH_READING: Final = re.compile(
 
 
 class _File(NamedTuple):
-    """What a file of ours imports and calls."""
+    """Holds what a file of ours imports and calls."""
 
     name: str
     modules: frozenset[str]
@@ -113,7 +113,7 @@ PICKLE: Final = pickle.dumps(Path("/nowhere"))
 
 
 def test_the_watch_sees_what_it_is_there_for(tmp_path: Path) -> None:
-    """Else the test below proves nothing."""
+    """The watch sees forbidden calls, without which the test below proves nothing."""
     notes = tmp_path / "notes"
     code = (
         "import os, pickle, sys\n"

@@ -25,10 +25,10 @@ NEVER = frozenset(
         "subprocess.Popen",
     }
 )
-"""What no part of a node does, libraries included."""
+"""No part of a node does these, libraries included."""
 
 OURS = frozenset({"exec", "compile", "marshal.load", "marshal.loads"})
-"""What our own files don't do."""
+"""Our own files don't do these."""
 
 OUR_FOLDERS = tuple(os.path.join(ROOT, name, "") for name in ("node", "cluster"))
 

@@ -12,7 +12,7 @@ import pytest
 from tests.kit.seeds import fresh_seeds
 
 TRIES: Final = 60
-"""How many seeds are tried for a bug that its own seed does not find any more: some 10 s of CPU."""
+"""So many seeds are tried for a bug that its own seed does not find any more: some 10 s of CPU."""
 
 KIND, _, NUMBER = os.environ.get("FLUFFLE_SIM", "").partition(":")
 

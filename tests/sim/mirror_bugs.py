@@ -56,7 +56,7 @@ def _confirm_unsettled(patch: pytest.MonkeyPatch) -> None:
 
 
 def _confirm_without_disk(patch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the disks of mirrors, or of the master."""
+    """A confirm waits for no disk, of mirrors or of the master."""
     whole = Replicator.await_stable
 
     def await_stable(self: Replicator, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
@@ -66,7 +66,7 @@ def _confirm_without_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_resend(patch: pytest.MonkeyPatch) -> None:
-    """What the master before has not answered is taken for accepted."""
+    """A publish that the master before has not answered is taken for accepted."""
     whole = RemoteQueue.adopt
 
     def adopt(self: RemoteQueue, handoff_: Handoff) -> None:
@@ -80,12 +80,12 @@ def _no_resend(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_deduplication(patch: pytest.MonkeyPatch) -> None:
-    """What is sent again is taken again."""
+    """A publish that is sent again is taken again."""
     patch.setattr(Replicator, "last_received", lambda self, sender: 0)
 
 
 def _not_redelivered(patch: pytest.MonkeyPatch) -> None:
-    """Who takes over delivers as if nobody had seen anything."""
+    """A new master delivers as if nobody had seen any message."""
     from node.queue.paged_backlog import PagedBacklog
     from node.queue.queue import Queue
 
@@ -106,7 +106,7 @@ def _not_redelivered(patch: pytest.MonkeyPatch) -> None:
 
 
 def _sent_again_is_new(patch: pytest.MonkeyPatch) -> None:
-    """What another master may have delivered already comes as new."""
+    """A message that another master may have delivered already comes as new."""
     patch.setattr(handoff.Again, "end", lambda self: self._queue.consumers.release())
 
 
@@ -133,7 +133,7 @@ def _inventory_without_senders(patch: pytest.MonkeyPatch) -> None:
 
 
 def _senders_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Who takes over does not know which publishes came in."""
+    """A new master does not know which publishes came in."""
     whole = Replica._lead
 
     def lead(self: Replica, queue: Any, live: Any, senders: Mapping[int, int]) -> None:
@@ -220,7 +220,7 @@ def _copy_stays_on_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lost_is_safe(patch: pytest.MonkeyPatch) -> None:
-    """Who waits for a master that steps down hears that all is well."""
+    """A publisher that waits for a master that steps down hears that all is well."""
     whole = Replica._step_down
 
     def step_down(self: Replica) -> None:
@@ -232,7 +232,7 @@ def _lost_is_safe(patch: pytest.MonkeyPatch) -> None:
 
 
 def _unacked_left_behind(patch: pytest.MonkeyPatch) -> None:
-    """What clients hold when a master moves is not given back."""
+    """Messages that clients hold when a master moves are not given back."""
     patch.setattr("cluster.mirror.replica.unsettled", lambda broker, queue, *, take=False: [])
 
 
@@ -272,14 +272,14 @@ def _own_disk_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _early_packets_dropped(patch: pytest.MonkeyPatch) -> None:
-    """What comes before its view is lost."""
+    """A packet that comes before its view is lost."""
     from cluster.mirror.packet_queue import PacketQueue
 
     patch.setattr(PacketQueue, "put_by", lambda self, node, packet: None)
 
 
 def _questions_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Who asked the master before waits for ever."""
+    """A client that asked the master before waits for ever."""
     whole = RemoteQueue.hand_off
 
     def hand_off(self: RemoteQueue) -> Handoff:
@@ -302,7 +302,7 @@ def _own_publishes_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def _unmirrored_is_safe(patch: pytest.MonkeyPatch) -> None:
-    """Who waits for disks hears that all is well when the policy goes."""
+    """A publisher that waits for disks hears that all is well when the policy goes."""
     patch.setattr(Replicator, "go_on_alone", lambda self: None)
 
 
@@ -326,7 +326,7 @@ def _waits_are_joined(patch: pytest.MonkeyPatch) -> None:
 
 
 def _early_for_new_queues_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """What came before a declaration waits until some view changes."""
+    """A packet that came before a declaration waits until some view changes."""
     patch.setattr(
         Mirrors, "_is_early_due", property(lambda self: False, lambda self, value: None), raising=False
     )
@@ -345,7 +345,7 @@ def _own_writes_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lost_joins_again(patch: pytest.MonkeyPatch) -> None:
-    """Who left the ring is made again as the same member, with nothing."""
+    """A member that left the ring is made again as the same member, with nothing."""
 
     def lost(self: Replica, reason: str) -> None:
         self.is_lost = True
@@ -370,17 +370,17 @@ def _idle_unwatched(patch: pytest.MonkeyPatch) -> None:
 
 
 def _flush_unwatched(patch: pytest.MonkeyPatch) -> None:
-    """Nobody goes while there is no master."""
+    """A mirror that holds up a queue without a master does not go."""
     patch.setattr(RingWatch, "_look_as_heir_of_the_dead", lambda self, replica, now: None)
 
 
 def _last_word_awaited_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """Who is to be master waits for the last word of the one before, however long that takes."""
+    """A member that is to be master waits for the last word of the one before, however long that takes."""
     patch.setattr(RingWatch, "_await_last_word", lambda self, replica, now: None)
 
 
 def _declines_and_begins(patch: pytest.MonkeyPatch) -> None:
-    """Who has declined begins all the same when the last word comes."""
+    """A member that has declined begins all the same when the last word comes."""
     whole = Replica.take_up
 
     def take_up(self: Replica) -> None:
@@ -398,7 +398,7 @@ def _disks_unwatched(patch: pytest.MonkeyPatch) -> None:
 
 
 def _unreadable_dropped(patch: pytest.MonkeyPatch) -> None:
-    """What a master's disk cannot read is dropped though mirrors have it, and they hear nothing."""
+    """A message that a master's disk cannot read is dropped though mirrors have it, and they hear nothing."""
 
     def is_over(self: Damages, queue: Queue, reason: str) -> bool:
         if queue.storage.unreadable:
@@ -416,12 +416,12 @@ def _read_errors_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def _unreadable_at_promotion_is_gone(patch: pytest.MonkeyPatch) -> None:
-    """What a mirror cannot read when it takes over counts as never having been there."""
+    """A message that a mirror cannot read when it takes over counts as never having been there."""
     patch.setattr(PagedMessages, "_unreadable", lambda self, numbers: [])
 
 
 def _findings_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is told what the search for rot finds."""
+    """The findings of the search for rot are told to no queue."""
     patch.setattr(
         Scrubber, "_reading", lambda self, step, is_there, take: lambda on_end: on_end() or step.size
     )
@@ -560,7 +560,7 @@ AUDIT: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "own publishes lost": (0, ("transfer", "crash"), ("plain",)),
     "early for new queues forgotten": (1, ("transfer",), ("plain",)),
 }
-"""Which run finds it: seed, faults, kinds of queues; four seconds long. It is well without the bug.
+"""This run finds the bug: seed, faults, kinds of queues; four seconds long. It is well without the bug.
 
 "waits are joined" is not among them: thousands of seeds pass before two members' waits for a disk follow each other. It
 has a history of its own.

@@ -1,4 +1,4 @@
-"""What has to be true of all brokers once everything is healed. Each function names what it checks."""
+"""All brokers pass these checks once everything is healed. Each function names what it checks."""
 
 from collections import Counter
 from collections.abc import Container
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_no_faults(run: "Run") -> None:
-    """Nobody got nonsense from anybody, no store broke, and no copy was given up: none is damaged here."""
+    """Check that no peer sent nonsense, no store broke, and no copy was given up: none is damaged here."""
     for node in run.world.nodes.values():
         if node.faults:
             raise Violation(f"{node.name} reports a fault: {node.faults}")
@@ -26,7 +26,7 @@ def check_no_faults(run: "Run") -> None:
 
 
 def unconverged(run: "Run") -> str:
-    """What is not yet as it should be; empty: nothing."""
+    """Return what is not yet as it should be; empty: nothing."""
     world = run.world
     for node in world.nodes.values():
         if not node.entered:
@@ -153,7 +153,7 @@ def check_copies(run: "Run") -> None:
 
 
 def check_idle(run: "Run") -> None:
-    """When all clients have gone nothing is kept for anybody; what came for deleted queues for a minute or two."""
+    """Check that nothing is kept when all clients have gone; frames for deleted queues stay a minute or two."""
     for _ in range(13):
         if all(node.peers.is_idle for node in run.world.nodes.values()):
             break

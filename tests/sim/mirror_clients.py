@@ -157,15 +157,15 @@ class App:
                 self.node.busy()
 
     def finish(self) -> None:
-        """It is enough."""
+        """Stop the client for good."""
         self.is_over = True
         self.hang_up()
 
     def opened(self) -> None:
-        """There is a channel."""
+        """Begin to work, as there is a channel."""
 
     def broken(self) -> None:
-        """There is none any more."""
+        """Note that the channel is gone."""
 
     def took(self, method: Method, item: Received) -> None:
         """Something came."""
@@ -289,7 +289,7 @@ class Consumer(App):
         """no_ack, ack, multiple, mixed, slow, or tx."""
         self.open_: dict[int, Message] = {}
         self._earlier: set[int] = set()
-        """Of `open_`, what came before the latest consume-ok: it counts for no consumer (amqp-behaviour §4.9)."""
+        """Open deliveries that came before the latest consume-ok count for no consumer (amqp-behaviour §4.9)."""
         self.is_consuming = False
         self.is_asking = False
         self.dies_on_failover = queue != "quorum" and self.random.random() < 0.3

@@ -56,7 +56,7 @@ KINDS: Final[dict[str, Table]] = {
 """Queues by name, and their arguments."""
 
 HEAL_S: Final = 150.0
-"""What is waited for at the end, at most: thirty seconds for the last master, and more than once."""
+"""The end is waited for at most this long: thirty seconds for the last master, and more than once."""
 
 FAULTS: Final[tuple[tuple[str, int], ...]] = (
     ("crash", 4),
@@ -74,7 +74,7 @@ FAULTS: Final[tuple[tuple[str, int], ...]] = (
     ("hang_up", 5),
     ("delete", 1),
 )
-"""What may happen, and how often."""
+"""These faults may happen, each with its weight."""
 
 
 class UnwantedPromotion(Violation):
@@ -107,7 +107,7 @@ class Run:
         """Queues whose mirrors an operator does not want synchronised, whatever the policy says."""
         world.on_event = self._see
         self._down_since: dict[str, float] = {}
-        """When each node was declared down last."""
+        """Each node was last declared down at this time."""
         self.ledger.gone_since = self._gone_since
         self.faults = [(name, weight) for name, weight in self.known_faults if not faults or name in faults]
         chosen = list(kinds)
@@ -150,7 +150,7 @@ class Run:
                         ledger.excuse(queue.name, "its node went down", transient_only=True)
 
     def _gone_since(self, node: Node | None) -> float | None:
-        """See `Ledger.gone_since`."""
+        """Return when the node was declared down, as `Ledger.gone_since` wants it; None: it is up."""
         member = None if node is None else self.world.catalogue.member(node.name)
         return None if member is None or member.is_up else self._down_since.get(member.name)
 
@@ -506,7 +506,7 @@ class Run:
         self.ledger.trouble()
 
     def check(self) -> None:
-        """What has to be true at the end."""
+        """Check the invariants that hold at the end."""
         world = self.world
         check_no_faults(self)
         check_converged(self)

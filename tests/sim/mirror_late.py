@@ -47,7 +47,7 @@ class LateRun(Run):
             self.world.after(0.0, lambda: self.world.submit(command, None))
 
     def _fitted(self, view: View) -> ViewChange:
-        """What could have been proposed in a view, or was before it."""
+        """Return a change that could have been proposed in a view, or was before it."""
         random, member = self.random, self.random.choice(view.members or (None,))
         if member is None or random.random() < 0.2:
             return TookOver(random.choice(self.masterships))

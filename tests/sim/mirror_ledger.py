@@ -1,4 +1,4 @@
-"""What clients of the simulation did and saw, message by message, and the checks that need nothing else.
+"""The ledger records what clients of the simulation did and saw, and has the checks that need nothing else.
 
 Each check is a function whose name says what must hold; it raises `Violation`.
 """
@@ -44,13 +44,13 @@ class Message:
     excuse: str = ""
     consumed_at: float | None = None
     purged_at: float | None = None
-    """When a purge was answered that began when this was confirmed."""
+    """A purge that began when this was confirmed was answered at this time."""
     seen: list[Seen] = field(default_factory=list)
     confirmed_at: float = 0.0
 
     @property
     def body(self) -> bytes:
-        """What it must look like."""
+        """Return the body that the message must have."""
         head = b"%d|%s|" % (self.id, self.queue.encode())
         return head + bytes((self.id + at) % 251 for at in range(max(0, self.size - len(head))))
 
@@ -70,7 +70,7 @@ class Ledger:
         self.messages: list[Message] = []
         self.by_queue: dict[str, list[Message]] = {}
         self.troubles: list[float] = []
-        """When something happened for which an acknowledgement may be lost."""
+        """At these times something happened for which an acknowledgement may be lost."""
         self.last_first: dict[tuple[object, str, object, int], int] = {}
         self.strays: dict[str, int] = {}
         self.unordered: set[str] = set()
@@ -82,7 +82,7 @@ class Ledger:
         self.deliveries = 0
         self.confirmed = 0
         self.moves: Counter[str] = Counter()
-        """How often each queue got another master."""
+        """Each queue got another master so often."""
         self.gone_since: Callable[[Any], float | None] = lambda node: None
         """Since when a node that serves counts as down, as it has not heard; None: it does not."""
         self._excuses: dict[str, list[tuple[float, str, bool]]] = {}
@@ -194,7 +194,7 @@ def first_delivery_comes_once(message: Message, seen: Seen) -> None:
 
 
 def acknowledged_stays_away(ledger: Ledger, message: Message, seen: Seen) -> None:
-    """What was acknowledged well before the last trouble doesn't come back."""
+    """A message that was acknowledged well before the last trouble doesn't come back."""
     at = message.consumed_at
     if at is None:
         return
@@ -203,13 +203,13 @@ def acknowledged_stays_away(ledger: Ledger, message: Message, seen: Seen) -> Non
 
 
 def purged_stays_away(ledger: Ledger, message: Message, seen: Seen) -> None:
-    """What a purge has dropped doesn't come back, unless its master died soon after."""
+    """A message that a purge has dropped doesn't come back, unless its master died soon after."""
     if message.purged_at is not None and ledger.is_calm_around(message.purged_at):
         raise Violation(f"purged, and came at {seen.at:.4f}: {message}")
 
 
 def first_deliveries_are_in_order(ledger: Ledger, message: Message, seen: Seen) -> None:
-    """What a publisher published in one go comes to a consumer in that order, unless it is redelivered."""
+    """Messages published in one go come to a consumer in that order, unless they are redelivered."""
     if seen.redelivered or message.queue in ledger.unordered:
         return
     key = seen.session, message.queue, message.publisher, message.priority
@@ -220,7 +220,7 @@ def first_deliveries_are_in_order(ledger: Ledger, message: Message, seen: Seen) 
 
 
 def nothing_confirmed_is_lost(ledger: Ledger, found: dict[str, set[int]], down: Iterable[str]) -> None:
-    """What was confirmed is in the queue, or was consumed."""
+    """A confirmed message is in the queue, or was consumed."""
     out_of_reach = set(down)
     for message in ledger.messages:
         if message.state != "confirmed" or message.consumed_at is not None or message.excuse:
@@ -230,7 +230,7 @@ def nothing_confirmed_is_lost(ledger: Ledger, found: dict[str, set[int]], down: 
 
 
 def dead_letters_arrive(ledger: Ledger, found: dict[str, set[int]]) -> None:
-    """What expired, or was too much, came to the queue for dead letters. True while no node goes down."""
+    """An expired or surplus message came to the queue for dead letters. True while no node goes down."""
     for message in ledger.messages:
         if (
             message.queue not in ("ttl", "drop")
@@ -243,7 +243,7 @@ def dead_letters_arrive(ledger: Ledger, found: dict[str, set[int]]) -> None:
 
 
 def rest_is_in_order(ledger: Ledger, queue: str, ids: list[int], moves: int) -> None:
-    """What is left in a queue at the end is in each publisher's order.
+    """Messages left in a queue at the end are in each publisher's order.
 
     moves: how often another node went on while it was read, as reading may find that the master's disk cannot. What was
         under way to the consumer then comes again, with all that follows it: so often it may begin again.

@@ -288,7 +288,7 @@ class Node:
                 client.flush()
 
     def busy(self) -> None:
-        """There is work for a turn."""
+        """Have a turn come, as there is work for it."""
         if not self._is_turn_coming and self.is_alive:
             self._is_turn_coming = True
             self.at(self.world.random.uniform(0, 0.001), self._turn)

@@ -30,11 +30,11 @@ from tests.sim.mirror_world import Node, Violation
 
 PAUSE_S: Final = 0.1
 PATIENCE_S: Final = 6.0
-"""How long an applier waits for one step."""
+"""An applier waits for one step this long."""
 LOCK_MS: Final = 20_000
 
 PLAN_FAULTS: Final = (*(name for name, weight in FAULTS if weight and name != "total"), "plan")
-"""What goes wrong beside plans; who wants to know of blackouts asks the other runs."""
+"""These faults happen beside plans; the other runs have the blackouts."""
 
 
 class Applier:

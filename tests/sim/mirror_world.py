@@ -169,7 +169,7 @@ class MirrorWorld(Timeline):
         self.submit(NodeDown(name, incarnation, is_clean=True), None)
 
     def _forget(self, node: Node) -> None:
-        """What a dead node sent may arrive, up to somewhere; what it was sent is gone."""
+        """Drop what a dead node was to receive; of what it sent a first part may arrive."""
         self._waiting = [waiting for waiting in self._waiting if waiting[1] is not node]
         self._uncommitted = deque(
             each for each in self._uncommitted if each[1] is not node or self.random.random() < 0.5

@@ -135,7 +135,7 @@ BUGS: dict[str, Any] = {
 }
 
 LIVENESS_BUGS = ("stuck leader stays", "resignation waits")
-"""Those that lose nothing, and stand still."""
+"""These bugs lose nothing, and stand still."""
 
 
 bug = partial(put_back, BUGS)

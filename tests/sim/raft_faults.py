@@ -12,10 +12,10 @@ from random import Random
 from tests.kit.raft_world import OPTIONS, Profile, World, parameter
 
 DISTURBED_S = 12.0
-"""How long everything may go wrong, in virtual seconds."""
+"""Anything may go wrong for this long, in virtual seconds."""
 
 HEALED_S = 40.0
-"""How long everything may take to be well again."""
+"""Everything may take this long to be well again."""
 
 _SLOW = Profile(0.05, 0.6)
 _CRAWLING = Profile(0.5, 3.0)
@@ -223,7 +223,7 @@ class Campaign:
 
 
 def state(world: World) -> str:
-    """What each node that is up thinks, for a report."""
+    """Return what each node that is up thinks, for a report."""
     lines = [
         f"{each.name}: incarnation {each.incarnation}, joining {each.is_joining}, term {each.raft.term}, "
         f"leader {each.raft.leader}, voters {sorted(each.raft.voters)}, links {sorted(each.raft.links)}, "

@@ -14,14 +14,14 @@ from tests.kit.raft_world import World, parameter
 from tests.sim.raft_faults import Campaign, state
 
 DISTURBED_S: Final = 4.0
-"""How long anything may go wrong before."""
+"""Anything may go wrong for this long before."""
 
 COMMIT_S: Final = 8.0
-"""How long it may take until commands are applied, after the last fault: four times the second that a leader's disk is
-given, if the others do not reach the leader, and an election, or two where votes are split."""
+"""Commands are applied within this time after the last fault: four times the second that a leader's disk is given, if
+the others do not reach the leader, and an election, or two where votes are split."""
 
 QUICK_COMMIT_S: Final = 3.5
-"""The same where nothing was wrong before, and what is wrong is disks: within the lease of all nodes."""
+"""Commands are applied within this time, the lease of all nodes, where only disks are wrong, from the start."""
 
 QUIET_S: Final = 20.0
 """For how long after that nothing may stand still for more than `LATER_S`, nor the leader change."""

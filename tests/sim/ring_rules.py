@@ -85,7 +85,7 @@ def _by_origin(patch: Patch) -> None:
 
 
 def _begins_silently(patch: Patch) -> None:
-    """Who begins late tells a right neighbour nothing that has waited for it since a view before."""
+    """A member that begins late tells a right neighbour nothing that has waited for it since a view before."""
     whole = Member.__init__
 
     def init(self: Member, id_: int, view: View, host: Any) -> None:
@@ -96,7 +96,7 @@ def _begins_silently(patch: Patch) -> None:
 
 
 def _late_and_alone(patch: Patch) -> None:
-    """Who begins late and alone does not answer for the dead."""
+    """A member that begins late and alone does not answer for the dead."""
 
     def retry(self: Member) -> None:
         if self.is_active and not self.is_lost:
@@ -107,7 +107,7 @@ def _late_and_alone(patch: Patch) -> None:
 
 
 def _hear_the_dead(patch: Patch) -> None:
-    """What an incarnation that ended has sent is taken."""
+    """A message of an incarnation that ended is taken."""
     whole = stream.Receiver.receive
 
     def receive(self: stream.Receiver, message: bytes) -> Any:
@@ -134,7 +134,7 @@ def _promote_at_once(patch: Patch) -> None:
 
 
 def _keep_joining(patch: Patch) -> None:
-    """Who is joining stays when another one dies (S2)."""
+    """A member that is joining stays when another one dies (S2)."""
     whole = views.died
 
     def died(view: View, ids: Iterable[int], *, may_lose: bool) -> View:
@@ -156,7 +156,7 @@ def _keep_joining(patch: Patch) -> None:
 
 
 def _joiner_owns(patch: Patch) -> None:
-    """Who is joining may answer for a dead one."""
+    """A member that is joining may answer for a dead one."""
 
     def owner_of(self: View, id_: int) -> int:
         ids = [member.id for member in self.members]
@@ -226,7 +226,7 @@ def _drop_while_flushing(patch: Patch) -> None:
 
 
 def _waits_for_itself(patch: Patch) -> None:
-    """Who handed over and is promoted waits for its own last word."""
+    """A master that handed over and is promoted again waits for its own last word."""
     whole = promotion.promoted
 
     def promoted(view: View) -> View:
@@ -239,7 +239,7 @@ def _waits_for_itself(patch: Patch) -> None:
 
 
 def _took_over_late(patch: Patch) -> None:
-    """That a master has taken over is believed whenever it is master, also if it said so in an earlier mastership."""
+    """A master is believed to have taken over even if it said so in an earlier mastership."""
     whole = views.changed
     masters: dict[int, int] = {}
 
@@ -258,7 +258,7 @@ def _confirm_unsettled(patch: Patch) -> None:
 
 
 def _confirm_flushing(patch: Patch) -> None:
-    """Who was master confirms while the queue has none."""
+    """A former master confirms while the queue has none."""
 
     def is_settled(self: View) -> bool:
         return all(is_there(member) or member.id not in self.synced for member in self.members)
@@ -304,7 +304,7 @@ def _took_over_early(patch: Patch) -> None:
 
 
 def _note_late(patch: Patch) -> list[Replica]:
-    """Whoever leads when the view has gone on meanwhile is in the list."""
+    """Return a list that gets each replica that leads though the view has gone on meanwhile."""
     late: list[Replica] = []
     whole = Replica._lead
 
@@ -347,7 +347,7 @@ def _not_taken_up_again(patch: Patch) -> None:
 
 
 def _lossy_table(patch: Patch) -> None:
-    """Who is promoted and lacks messages still believes what it was told of publishes."""
+    """A member that is promoted and lacks messages still believes what it was told of publishes."""
     whole_take_up, whole_lead = Replica.take_up, Replica._lead
     told: dict[int, dict[int, int]] = {}
 
@@ -506,7 +506,7 @@ IN_ANY_ORDER: dict[str, Callable[[Patch], None]] = {
     "begins silently": _begins_silently,
     "late and alone": _late_and_alone,
 }
-"""What members alone come upon, by seeds (`tests.kit.ring.drive`)."""
+"""Members alone come upon these bugs, by seeds (`tests.kit.ring.drive`)."""
 
 BUGS: dict[str, Callable[[Patch], None]] = {
     **IN_ANY_ORDER,

@@ -55,7 +55,7 @@ def at_rest(cluster: DiskCluster) -> None:
 
 
 def nothing_is_damaged(cluster: DiskCluster) -> None:
-    """Nobody got nonsense from anybody, and no copy had to be made anew for it."""
+    """Check that no peer sent nonsense, and that no copy had to be made anew for it."""
     for node in cluster:
         assert not node.faults
         assert not any("Giving up the copy" in text for text in node.events), node.events
@@ -138,7 +138,7 @@ def handed_over_before_it_began() -> None:
 
 
 def master_again_before_it_began() -> None:
-    """The same, and whom it handed over to dies: it is master again."""
+    """A member that hands over before it began is master again when its heir dies."""
     cluster = mirrored("n1", "n2", "n3")
     publish(cluster, "n1", b"1")
     with slow_fills() as fills:
@@ -355,7 +355,7 @@ def what_came_in_is_known_to_mirrors() -> None:
 
 
 def what_came_in_is_known_to_newcomers() -> None:
-    """The same; the new master is one that came later."""
+    """A publish that is sent again is there once, even if the new master joined after it first came."""
     _sent_again(("n1",))
 
 
@@ -385,7 +385,7 @@ def numbers_are_given_once() -> None:
 
 
 def removed_before_it_came() -> None:
-    """What a synchronisation brings has been removed in between."""
+    """The messages that a synchronisation brings have been removed in between."""
     cluster = mirrored("n1", "n2", "n3")
     cluster.crash("n3")
     cluster.settle()

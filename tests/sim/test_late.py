@@ -14,7 +14,7 @@ FIXED_SEEDS = 8
 TIME_BOX_S = 5.0
 
 FOUND_BY = {"transfer to the dead": 37, "took over late": 35}
-"""Which seed ends badly with the bug. It is well without; the bugs have their stories in `test_rings`, too."""
+"""These seeds end badly with the bug. They are well without; the bugs have their stories in `test_rings`, too."""
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from tests.sim.mirror_world import Timeline, Violation
 
 
 def ledger_of(count: int) -> Ledger:
-    """So many messages of one publisher, numbered as they were published."""
+    """Return a ledger with so many messages of one publisher, numbered as they were published."""
     ledger = Ledger(Timeline(1, ("n1",)))
     for index in range(count):
         ledger.publish("q", "publisher", index, persistent=True, size=40, priority=0)
@@ -28,7 +28,7 @@ def test_what_is_left_may_begin_again_with_each_new_master(ids: list[int], moves
     [([0, 2, 1], 0), ([0, 1, 0, 1], 0), ([0, 1, 2, 1, 2, 1], 1), ([0, 2, 1], 1), ([0, 3, 0, 2, 3], 1)],
 )
 def test_what_is_left_is_in_order_all_the_same(ids: list[int], moves: int) -> None:
-    """It begins again for no other reason, and nothing comes for the first time after a later one."""
+    """Reading begins again for no other reason, and no message comes for the first time after a later one."""
     with pytest.raises(Violation):
         rest_is_in_order(ledger_of(5), "q", ids, moves)
 

@@ -30,10 +30,10 @@ from tests.sim.mirror_faults import run_seed
 from tests.sim.mirror_world import Violation
 
 FIXED_SEEDS = 12
-"""How many seeds are run each time."""
+"""So many seeds are run each time."""
 
 TIME_BOX_S = 10.0
-"""How long fresh seeds are run in a usual test run."""
+"""Fresh seeds are run for this long in a usual test run."""
 
 CHUNK = 10
 """Seeds that one process runs at a time."""
@@ -100,7 +100,7 @@ def test_seeds() -> None:
 
 @pytest.mark.slow
 def test_seed_is_determined() -> None:
-    """The same seed does the same again."""
+    """A seed does the same when it is run again."""
     assert list(run_seed(5).world.traces) == list(run_seed(5).world.traces)
 
 
@@ -116,7 +116,7 @@ def test_bugs_are_found(name: str) -> None:
 
 
 def test_waits_that_are_joined_are_found() -> None:
-    """See `AUDIT`."""
+    """Joined waits are found by a history, as seeds find them too seldom."""
     with bug("waits are joined"), pytest.raises(AssertionError):
         two_origins_wait()
     two_origins_wait()

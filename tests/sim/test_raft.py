@@ -21,10 +21,10 @@ from tests.sim.raft_faults import run_seed
 from tests.sim.raft_liveness import run_liveness_seed
 
 TIME_BOX_S = 15.0
-"""How long the seeds of a usual test run take together."""
+"""The seeds of a usual test run take this long together."""
 
 LIVENESS_BOX_S = 10.0
-"""The same for those of the liveness kind."""
+"""The seeds of the liveness kind take this long together."""
 
 BUG_SEEDS = 120
 """Each bug is found by a few seeds of the first so many."""
@@ -119,4 +119,4 @@ _SEEDS_OF_BUGS = {
     "no order": 145,
     "resignation waits": 36,
 }
-"""Where a bug is rare: a seed that found it, which is tried first."""
+"""These seeds have found rare bugs and are tried first."""

@@ -23,10 +23,10 @@ from tests.sim.mirror_faults import UnwantedPromotion, run_seed
 from tests.sim.ring_rules import BUGS, HARMLESS, IN_ANY_ORDER, bug
 
 FIXED_SEEDS = 100
-"""How many seeds are run each time."""
+"""So many seeds are run each time."""
 
 TIME_BOX_S = 5.0
-"""How long fresh seeds are run in a usual test run."""
+"""Fresh seeds are run for this long in a usual test run."""
 
 TWICE = 20
 """One seed in so many is run twice, and both runs must be the same."""
@@ -162,7 +162,7 @@ def test_every_bug_is_looked_for() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HARMLESS)
 def test_other_ways_are_right(name: str) -> None:
-    """What is no bug is not reported as one."""
+    """A way of doing things that is no bug is not reported as one."""
     with bug(name):
         assert not _run(0, 30)
         for seed in range(8):

@@ -24,10 +24,10 @@ from tests.sim.world_runner import run_seeds
 from tests.sim.world_story import ALL, SOON_S, Story
 
 FIXED_SEEDS = 15
-"""How many seeds of each mode are run each time."""
+"""So many seeds of each mode are run each time."""
 
 TIME_BOX_S = 1.0
-"""How long fresh seeds of each mode are run in a usual test run; `make sim` is for many."""
+"""Fresh seeds of each mode are run for this long in a usual test run; `make sim` is for many."""
 
 KIND, _, NUMBER = os.environ.get("FLUFFLE_SIM", "").partition(":")
 
@@ -102,7 +102,7 @@ def test_an_operator_takes_back_what_was_cancelled() -> None:
 
 
 def _lacks(story: Story, node: str) -> int:
-    """How many messages the queue's mirror on a node lacks, as its master knows; 0 also where there is none."""
+    """Return how many messages the mirror on a node lacks, as its master knows; 0 also where there is none."""
     return dict(story.master.mirrors.status(story.record).lacks).get(node, 0)
 
 

@@ -60,12 +60,12 @@ def _prefetch_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _damaged_files_grow(patch: pytest.MonkeyPatch) -> None:
-    """What comes after damage was found is written to the same file."""
+    """Messages that come after damage was found are written to the same file."""
     patch.setattr(MessageStore, "leave", lambda self, path: None)
 
 
 def _files_that_are_gone_grow(patch: pytest.MonkeyPatch) -> None:
-    """Who writes to a file that was removed gets another one, without a beginning."""
+    """A write to a file that was removed makes another one, without a beginning."""
     patch.setattr(message_store, "appends", lambda gathered, header: [Append(*each) for each in gathered])
 
 
@@ -90,12 +90,12 @@ def _judgement_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
-    """What the copy that was taken cannot read is dropped, whatever the others have that are still there."""
+    """A message that the copy that was taken cannot read is dropped, whatever other copies have."""
     patch.setattr(PolicyReconciler, "awaits_kept", lambda self, uid, now: False)
 
 
 def _own_death_drops(patch: pytest.MonkeyPatch) -> None:
-    """Who reads in the log that it is dead drops its copy, though the queue may have to be brought back from it."""
+    """A node that reads of its death in the log drops its copy, though the queue may have to come back from it."""
     patch.setattr(View, "wants", lambda self, own: self.has(own.id))
 
 
@@ -134,7 +134,7 @@ BUGS: dict[str, Any] = {
 
 
 class Found(NamedTuple):
-    """Which run finds a bug, and is well without it."""
+    """Names the run that finds a bug, and is well without it."""
 
     mode: str
     seed: int
@@ -180,7 +180,7 @@ NOT_FOUND: dict[str, str] = {
         if name not in AUDIT and name not in HISTORIES
     },
 }
-"""Those that this simulation does not find in so many seeds as a test may take, and what does.
+"""This simulation does not find these in so many seeds as a test may take, but something else does.
 
 Those of the metadata need crashes within a few milliseconds of a change of metadata, of which there are few here: most
 of what is done here is done with messages.

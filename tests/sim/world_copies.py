@@ -1,4 +1,4 @@
-"""Which copies of a queue promise to have all that was confirmed, and whether they do: I8 of reliability §4.12.
+"""Some copies of a queue promise to have all that was confirmed, and must have it: I8 of reliability §4.12.
 
 A copy is named by its node and by what it is called on that node's disk. One that a fault has damaged promises nothing;
 a queue of which no undamaged copy promises anything may lose what it has. A copy that is taken when a queue comes back,
@@ -50,7 +50,7 @@ def all_copies(record: QueueRecord) -> Iterator[CopyOf]:
 
 
 def kept(record: QueueRecord) -> Iterator[CopyOf]:
-    """Those that were not taken when the queue came back."""
+    """Yield the copies that were not taken when the queue came back."""
     for node, copy in record.view.kept if record.view is not None else ():
         yield CopyOf(node, stored_uid(record.uid, copy))
 
@@ -69,13 +69,13 @@ def promising(record: QueueRecord) -> Iterator[tuple[CopyOf, int]]:
 
 
 class Copies:
-    """What is known of all copies.   damaged: by a fault, or out of reach for good."""
+    """Knows the state of all copies.   damaged: by a fault, or out of reach for good."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.damaged: set[CopyOf] = set()
         self._unread: dict[CopyOf, int] = {}
-        """Of those that were damaged after their node had read what it has: in which of its lives that was."""
+        """Copies that were damaged after their node had read them have the number of its life then."""
         self.unsound: set[str] = set()
         """Queues without a copy that promises something."""
 

@@ -47,10 +47,10 @@ KINDS: Final[dict[str, Table]] = {
 """Queues by name, and their arguments. Nobody's clock is wrong by as much as the time to live of a message."""
 
 ROTTEN_BYTES: Final = 64
-"""So many at once become zeros."""
+"""So many bytes at once become zeros."""
 
 HEADER_BYTES: Final = 8
-"""Of each file: with another format there a node does not start, and somebody has to look at it."""
+"""Each file has such a header: with another format there a node does not start, and somebody has to look at it."""
 
 LIVE_S: Final = 75.0
 """In so many seconds all is well again: 30 for who might come back with a better copy, 24 for a member that hears the
@@ -85,7 +85,7 @@ FAULTS: Final[tuple[tuple[str, int], ...]] = (
     ("look", 1),
     ("ambush", 2),
 )
-"""What may happen, and how often."""
+"""These faults may happen, each with its weight."""
 
 
 class WorldRun(Run):
@@ -112,7 +112,7 @@ class WorldRun(Run):
         """The nodes that are well in the end."""
 
     def make_world(self, seed: int, names: tuple[str, ...]) -> World:
-        """See `Run.make_world`."""
+        """Make a world of three or five nodes with some latency and room on its links."""
         world = World(seed, ("n1", "n2", "n3") if seed % 8 else ("n1", "n2", "n3", "n4", "n5"))
         world.links.latency_s = world.random.choice((0.001, 0.005, 0.02))
         world.congested_bytes = world.random.choice((2_000, 20_000, 1 << 20))
@@ -213,7 +213,7 @@ class WorldRun(Run):
         return self.random.choice(nodes)
 
     def _span(self) -> float:
-        """How long a fault lasts."""
+        """Return how long a fault lasts."""
         return self.random.choice((0.3, 3.0, 12.0, inf, inf)) * (0.2 + self.random.random())
 
     def _later(self, span: float, action: Callable[[], None]) -> None:
@@ -392,7 +392,7 @@ class WorldRun(Run):
         node.disks_changed()
 
     def damage(self, node: WorldNode) -> None:
-        """What a node has is not worth anything any more."""
+        """Note that a node's message files promise nothing any more."""
         self._unsure_nodes.add(node.name)
         self.copies.damage(node.name, self.world.catalogue, node.life if node.has_broker else 0)
 
@@ -500,7 +500,7 @@ class WorldRun(Run):
         nothing_confirmed_is_lost(self.ledger, found, self.copies.unsound)
 
     def unwell(self) -> str:
-        """What is not as it should be; empty: nothing."""
+        """Return what is not as it should be; empty: nothing."""
         if incomplete := self._incomplete():
             return incomplete
         for publisher in self.publishers:
@@ -509,7 +509,7 @@ class WorldRun(Run):
         return ""
 
     def _incomplete(self) -> str:
-        """Which node does not serve, or which queue lacks a master or a copy; empty: none."""
+        """Return which node does not serve, or which queue lacks a master or a copy; empty: none."""
         world = self.world
         for node in world.nodes.values():
             if not node.entered or node.frozen_until > world.now:
@@ -532,7 +532,7 @@ class WorldRun(Run):
         return ""
 
     def _unattached(self) -> str:
-        """Who does not consume, though its queue is there; empty: nobody."""
+        """Return which consumer does not consume though its queue is there; empty: none."""
         for consumer in self.consumers:
             is_there = self.world.catalogue.queue("/", consumer.queue) is not None
             if is_there and consumer.queue not in self.copies.unsound and not consumer.is_consuming:
@@ -685,7 +685,7 @@ class Probe(App):
         super().begin()
 
     def leave(self) -> None:
-        """It has what it wants."""
+        """Stop consuming and publishing."""
         self._consumer.finish()
         self.finish()
 

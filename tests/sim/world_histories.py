@@ -18,7 +18,7 @@ from tests.sim.world_story import FIVE, PARTED_S, SCRUBBED_S, Story
 
 
 def rot_on_a_mirror() -> None:
-    """Nobody needs what has rotted on a mirror's disk, and its node has another copy soon all the same."""
+    """Rot on a mirror's disk hurts nobody, and its node has another copy soon all the same."""
     story = Story()
     a, b, _ = story.roles()
     story.move_master(a)
@@ -112,7 +112,7 @@ def a_neighbour_says_nonsense() -> None:
 
 
 def nobody_removes_a_dead_mirror() -> None:
-    """Nobody can tell the log that all is known of a dead mirror: nothing is confirmed meanwhile."""
+    """A dead mirror stays in the log, as nobody can tell it that all is known: nothing is confirmed meanwhile."""
     story = Story(names=FIVE)
     a, b, c, _, leader = story.roles()
     story.mirror_on(a, b, c)
@@ -158,7 +158,7 @@ def one_publish_while_mirrors_are_parted() -> None:
 
 
 def master_that_lacks_messages() -> None:
-    """It hands over all the same, and the new master has its last word at once."""
+    """A master that lacks messages hands over all the same, and the new master has its last word at once."""
     story = Story(names=FIVE)
     a, b, c, *_ = story.roles()
     story.mirror_on(a, b, c)
@@ -174,7 +174,7 @@ def master_that_lacks_messages() -> None:
 
 
 def message_file_gone_on_a_mirror() -> None:
-    """Its node notices, and has another copy soon, of which nothing is in that file: it need not end."""
+    """A node that notices a missing file has another copy soon, of which nothing is in that file: it need not end."""
     story = Story()
     a, b, _ = story.roles()
     story.move_master(a)
@@ -191,7 +191,7 @@ def message_file_gone_on_a_mirror() -> None:
 
 
 def message_file_gone_that_nobody_has_read() -> None:
-    """Its node gets another copy before it has noticed: it ends, instead of writing on to what is not there."""
+    """A node that gets another copy before it has noticed a missing file ends, instead of writing on to it."""
     story = Story()
     a, b, _ = story.roles()
     story.mirror_on(a, b)
@@ -268,7 +268,7 @@ def mirrors_go_while_a_disk_hangs() -> None:
 
 
 def publisher_that_hears_nothing() -> None:
-    """What was published by way of a node that hears no answers came in once, whoever is master meanwhile."""
+    """Messages published by way of a node that hears no answers come in once, whoever is master meanwhile."""
     story = Story(names=FIVE)
     a, b, c, d, _ = story.roles()
     story.mirror_on(a, b)
@@ -284,7 +284,7 @@ def publisher_that_hears_nothing() -> None:
 
 
 def deliveries_of_a_former_master() -> None:
-    """What a master had sent comes when it is master again, after another one gave the same once more."""
+    """Deliveries that a master had sent arrive when it is master again, after another one sent the same."""
     story = Story()
     a, b, leader = story.roles()
     story.mirror_on(a, leader)
@@ -301,7 +301,7 @@ def deliveries_of_a_former_master() -> None:
 
 
 def master_dies_while_its_mirrors_are_parted() -> None:
-    """What it said last does not go round among them: one of them goes, and the other one goes on."""
+    """A dead master's last words do not go round among parted mirrors: one of them goes, and the other one goes on."""
     story = Story(names=FIVE)
     a, b, c, d, leader = story.roles()
     story.mirror_on(a, b, c)
@@ -325,7 +325,7 @@ def last_word_that_never_comes() -> None:
 
 
 def last_word_that_comes_too_late() -> None:
-    """Who was to be master has declined, and hears neither that this was granted nor, until then, the last word."""
+    """A chosen master has declined, and hears neither that this was granted nor, until then, the last word."""
     story = Story(names=FIVE)
     a, b, c, _, leader = story.roles()
     story.mirror_on(a, b, c)
@@ -348,7 +348,7 @@ def last_word_that_comes_too_late() -> None:
 
 
 def lost_messages_that_nobody_asks_for() -> None:
-    """What has rotted on the only disk is counted no more."""
+    """Messages that have rotted on the only disk are counted no more."""
     story = Story({"ha-mode": "exactly", "ha-params": 1})
     a = story.master
     story.fill(60)
@@ -390,7 +390,7 @@ def slow_last_word() -> None:
 
 
 def question_to_a_former_master() -> None:
-    """Who has asked a master that moved before it heard the question gets an answer all the same."""
+    """A question to a master that moved before it heard the question gets an answer all the same."""
     story = Story(names=FIVE)
     a, b, _, d, _ = story.roles()
     story.mirror_on(a, b)
@@ -418,7 +418,7 @@ def leader_with_a_stuck_disk() -> None:
 
 
 def mirror_that_hears_of_its_queue_late() -> None:
-    """What comes before the log says that there is such a queue is heard when it does."""
+    """Packets that come before the log says that there is such a queue are heard when it does."""
     story = Story()
     a, b, leader = story.roles()
     story.mirror_on(a, b)  # so another queue's ring has no way by the leader, either

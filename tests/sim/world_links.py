@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LINKS: Final = LinkOptions()
 WINDOW_BYTES: Final = 64 * 1024
-"""What may be on its way on one data stream."""
+"""So much may be on its way on one data stream."""
 
 CONTROL, DATA, ACKS = range(3)
 
@@ -104,7 +104,7 @@ class DataSession:
         return self.ways[0].is_over
 
     def end(self) -> None:
-        """It breaks; what is on its way is lost."""
+        """Break the link; what is on its way is lost."""
         for way in self.ways:
             way.is_over = True
 
@@ -164,7 +164,7 @@ class Links:
         self._cut_number: dict[tuple[str, str], int] = {}
 
     def latency(self, sender: str, receiver: str) -> float:
-        """Of one message, in seconds."""
+        """Return the latency of one message, in seconds."""
         return self.world.random.uniform(0.0001, self.slow.get((sender, receiver), self.latency_s))
 
     def can_talk(self, one: str, other: str) -> bool:
@@ -179,7 +179,7 @@ class Links:
     # --- what a node asks for ---
 
     def send_control(self, sender: str, receiver: str, topic: Topic, message: bytes) -> bool:
-        """See `Transport.send_control`."""
+        """Send on the control session and return True, if the sender has one."""
         session = self._control.get(frozenset((sender, receiver)))
         if session is None or sender not in session.up:
             return False
@@ -257,7 +257,7 @@ class Links:
             node.later(delay, lambda n=node, s=session, q=is_silent: self._lost(n, name, s, is_silent=q))  # type: ignore[misc]
 
     def _silence_s(self) -> float:
-        """How long it takes until pings without an answer end a control session."""
+        """Return how long it takes until pings without an answer end a control session."""
         return LINKS.ping_timeout_s + self.world.random.uniform(0, LINKS.keepalive_s)
 
     def _lost(self, node: "WorldNode", name: str, session: ControlSession, *, is_silent: bool) -> None:
@@ -378,7 +378,7 @@ class Links:
                 world.at(until + 0.001, lambda s=session, o=other: self._thawed(node, o, s))  # type: ignore[misc]
 
     def _thawed(self, node: "WorldNode", other: str, session: ControlSession) -> None:
-        """It reads that the other side has reset the session."""
+        """Have a thawed node read that the other side has reset the session."""
         is_current = self._control.get(frozenset((node.name, other))) is session
         if is_current and node.is_alive and node.frozen_until <= self.world.now and other not in session.up:
             self._lost(node, other, session, is_silent=True)

@@ -79,7 +79,7 @@ class Signal:
         self._waiting: list[Callable[[], None]] = []
 
     def set(self, value: Any = None) -> None:
-        """It has happened."""
+        """Set the signal and wake those who wait for it."""
         self.value = value
         self.is_set = True
         waiting, self._waiting = self._waiting, []
@@ -87,7 +87,7 @@ class Signal:
             each()
 
     def clear(self) -> None:
-        """It may happen again."""
+        """Clear the signal, so that it may be set again."""
         self.is_set = False
 
     def call(self, action: Callable[[], None]) -> None:
@@ -99,11 +99,11 @@ class Signal:
 
 
 Script = Generator[Any, Any, Any]
-"""What takes time: gives signals to wait for, any of a tuple, or seconds."""
+"""A script takes time: it gives signals to wait for, any of a tuple, or seconds."""
 
 
 class DiskState:
-    """What is wrong with one disk, whatever process uses it.   failing: kinds of steps that fail for ever."""
+    """Holds what is wrong with one disk, whatever process uses it.   failing: kinds of steps that fail for ever."""
 
     def __init__(self) -> None:
         self.is_hung = False
@@ -154,7 +154,7 @@ class WorldNode(Node):
 
     @property
     def now(self) -> float:
-        """Of the process: it never goes back, and runs at its own rate."""
+        """Return the time of the process: it never goes back, and runs at its own rate."""
         return self._offset + self.world.now * self._rate
 
     def when(self, due: float) -> float:
@@ -327,7 +327,7 @@ class WorldNode(Node):
                 yield self._wanted
 
     def restart(self) -> None:
-        """See `Supervisor.restart`."""
+        """Have the broker end and another one begin."""
         self._is_stale = True
         self._wanted.set()
 
@@ -531,7 +531,7 @@ class WorldNode(Node):
 
     @property
     def node_id(self) -> str:
-        """Of its data directory."""
+        """Return the id of the node's data directory."""
         return f"id-{self.name}"
 
     @property
@@ -541,18 +541,18 @@ class WorldNode(Node):
 
     @property
     def hello(self) -> Hello:
-        """What it says of itself."""
+        """Return the hello with which the node introduces itself."""
         return Hello(
             self.name, self.node_id, CLUSTER_ID, self.incarnation, Admission._field_defaults["version"]
         )
 
     def refusal(self, hello: Hello) -> str | None:
-        """Why another node is not let in."""
+        """Return why another node is not let in; None if it is."""
         known = {name: KnownNode(each.node_id, each.incarnation) for name, each in self.members.items()}
         return Admission(self.name, self.node_id, CLUSTER_ID, known, self.incarnation > 0).refusal(hello)
 
     def link_up(self, name: str, incarnation: int) -> None:
-        """See `Listener.link_up`."""
+        """Tell all parts of the node that a link is up."""
         self.links.add(name)
         self.peer_state.link_up(name)
         self.raft.link_up(name)
@@ -561,7 +561,7 @@ class WorldNode(Node):
         self.membership_changed()
 
     def link_down(self, name: str, *, is_gone: bool) -> None:
-        """See `Listener.link_down`."""
+        """Tell all parts of the node that a link is down."""
         self.links.discard(name)
         self.raft.link_down(name, is_gone=is_gone)
         self._tell_leader()
@@ -569,7 +569,7 @@ class WorldNode(Node):
         self.membership_changed()
 
     def control(self, name: str, topic: Topic, message: bytes) -> None:
-        """See `Listener.control`."""
+        """Hand a control message to Raft or to membership."""
         if topic is Topic.RAFT:
             self.raft.receive(name, message)
             self._drive_raft_disk()
@@ -578,14 +578,14 @@ class WorldNode(Node):
             self.membership.received(name, message, self.now)
 
     def data(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
-        """See `Listener.data`."""
+        """Hand frames of another node to the broker, if there is one."""
         if self.has_broker:
             self.broker.now = self.now
             self.peer_state.receive(name, frames)
             self.busy()
 
     def relieved(self, name: str) -> None:
-        """See `Listener.relieved`."""
+        """Tell the broker that there is room again on the way to a node."""
         if self.has_broker:
             self.broker.now = self.now
             self.peer_state.relieved(name)
@@ -596,12 +596,12 @@ class WorldNode(Node):
         self.world.call(self.name, name, lambda node: node.restart())
 
     def metadata_changed(self) -> None:
-        """See `Turn.metadata_changed`."""
+        """Have the next turn look at the metadata."""
         self._is_metadata_due = True
         self._cluster_soon()
 
     def membership_changed(self) -> None:
-        """See `Turn.membership_changed`."""
+        """Have the next turn look at the membership."""
         self._is_membership_due = True
         self._cluster_soon()
 
@@ -738,7 +738,7 @@ class WorldNode(Node):
 
     @property
     def disk_progress(self) -> tuple[int, bool]:
-        """See `node.app.Node.disk_progress`."""
+        """Return how far the disk has come, and whether it has work."""
         return self.disk.progress, self.disk.jobs > 0
 
     def busy(self) -> None:
@@ -814,31 +814,31 @@ class Ways:
         """Links are kept to everybody from the start."""
 
     def disconnect(self, name: str) -> None:
-        """Nobody is ever removed."""
+        """Do nothing, as no node is ever removed."""
 
     def open_data(self, name: str, own: int, incarnation: int) -> None:
-        """See `Transport.open_data`."""
+        """Open a data stream to a node, with numbers that begin anew."""
         node = self._node
         node.senders[name] = Sender(own, incarnation, node.world.congested_bytes)
         node.receivers[name] = Receiver(incarnation, own)
         node.world.links.data_opened(node.name, name)
 
     def close_data(self, name: str) -> None:
-        """See `Transport.close_data`."""
+        """Close the data stream to a node and forget what it had."""
         node = self._node
         node.senders.pop(name, None)
         node.receivers.pop(name, None)
         node.world.links.data_closed(node.name, name)
 
     def send_data(self, name: str, topic: Topic, frame: bytes) -> None:
-        """See `Transport.send_data`."""
+        """Send a frame on the data stream, if there is one."""
         sender = self._node.senders.get(name)
         if sender is not None:
             sender.push(topic, frame)
             self._node.world.links.pump(self._node.name, name)
 
     def is_congested(self, name: str) -> bool:
-        """See `Transport.is_congested`."""
+        """Return whether too much waits on the data stream."""
         sender = self._node.senders.get(name)
         return sender is not None and sender.is_congested
 

@@ -26,7 +26,7 @@ CHUNK: Final = 50
 
 
 class Outcome(NamedTuple):
-    """Of some seeds.   wrong: a line for each that failed."""
+    """Sums up some seeds.   wrong: a line for each that failed."""
 
     seeds: int
     counts: Counter[str]

@@ -30,11 +30,11 @@ ALL: Final[Mapping[str, Json]] = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 THREE: Final = ("n1", "n2", "n3")
 FIVE: Final = ("n1", "n2", "n3", "n4", "n5")
 SOON_S: Final = 20.0
-"""What is waited for happens in so many seconds."""
+"""An event that is waited for happens within so many seconds."""
 
 PARTED_S: Final = MEMBERSHIP.parting_s - 2.0
-"""What a ring puts right by itself it has put right after so long. A moment later one of two nodes that do not hear
-each other has to go, which would be enough, too."""
+"""A ring that puts something right by itself has done so after this time. A moment later one of two nodes that do not
+hear each other has to go, which would be enough, too."""
 
 SCRUBBED_S: Final = REST_S + 10.0
 """After so long the slow look at what is on disk has come by everything."""
@@ -77,14 +77,14 @@ class Story(WorldRun):
 
     @property
     def record(self) -> QueueRecord:
-        """Of the queue."""
+        """Return the record of the queue."""
         record = self.world.catalogue.queue("/", "plain")
         assert record is not None
         return record
 
     @property
     def view(self) -> View:
-        """Of the queue, as the log has it."""
+        """Return the view of the queue, as the log has it."""
         assert self.record.view is not None
         return self.record.view
 

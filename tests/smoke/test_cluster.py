@@ -35,7 +35,7 @@ def connected(node: MemberProcess) -> "contextlib.closing[pika.BlockingConnectio
 
 
 def consumed(node: MemberProcess, count: int) -> list[bytes]:
-    """What a consumer gets and acknowledges, until it has so many different messages."""
+    """Consume and acknowledge until there are so many different messages, and return all that came."""
     got: list[bytes] = []
     with connected(node) as connection:
         channel = connection.channel()

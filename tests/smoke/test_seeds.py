@@ -16,7 +16,7 @@ CRASHES = 10
 STORIES = 2
 RINGS = 20
 SEEDS = (1, 2)
-"""Of brokers with mirrors, groups of Raft and whole clusters."""
+"""Brokers with mirrors, groups of Raft and whole clusters run with these seeds."""
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 from spark_ops.applying.shell import STEP_PATH
 
 WAIT_S: Final = 60.0
-"""How long anybody waits here, at most; only a failing test waits so long."""
+"""Anybody here waits this long at most; only a failing test waits so long."""
 
 
 class Side(Enum):
-    """Where a request waits.   ASKED: the node knows nothing of it.   ANSWERED: the node has done what it asks for."""
+    """A request waits on one side.   ASKED: the node knows nothing of it.   ANSWERED: the node has done it."""
 
     ASKED = auto()
     ANSWERED = auto()
@@ -34,7 +34,7 @@ class Gate:
         self._target = (target.hostname, target.port)
         self._changed = threading.Condition()
         self._passing: int | None = None
-        """How many requests for steps may still pass; None: all."""
+        """So many requests for steps may still pass; None: all."""
         self._side = Side.ASKED
         self._waiting = 0
         self._openings = 0
@@ -47,14 +47,14 @@ class Gate:
             do_PUT = do_POST = do_DELETE = do_GET
 
             def log_message(self, format: str, *arguments: object) -> None:
-                """Nobody reads it."""
+                """Log nothing, as nobody reads it."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     @contextmanager
     def running(self) -> Iterator["Gate"]:
-        """It is there."""
+        """Run the gate within the context."""
         thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         thread.start()
         try:
@@ -66,12 +66,12 @@ class Gate:
             self._server.server_close()
 
     def close_after(self, passing: int, side: Side) -> None:
-        """So many requests for steps may pass from now on, and the others wait."""
+        """Let so many requests for steps pass from now on, and hold the others."""
         with self._changed:
             self._passing, self._side = passing, side
 
     def await_waiting(self) -> None:
-        """Until somebody waits."""
+        """Wait until a request waits."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._waiting, WAIT_S), "nobody came"
 

@@ -287,7 +287,7 @@ def test_killed_and_resumed(
 def test_refusals(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a user who may not, of a foreign plan, and of a stale one, before the first step and in one line."""
+    """A foreign plan, a stale one and a user who may not are refused before the first step and in one line."""
     node = managed(cluster)[0]
     uneven(cluster)
     before = rows(HttpApi(node))

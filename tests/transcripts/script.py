@@ -1,4 +1,4 @@
-"""How any kind of story is kept: lines that say what happens, and below each, indented, what comes of it.
+"""Every kind of story has lines that say what happens, and below each, indented, what comes of it.
 
 Empty lines and lines with # are for readers.
 """
@@ -12,7 +12,7 @@ INDENT: Final = "    "
 
 
 def retold(text: str, tell: Callable[[str], Iterable[str]]) -> str:
-    """The same story with what comes of each line now.   tell: what comes of a line, indented."""
+    """Return the story with the present outcome of each line.   tell: what comes of a line, indented."""
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith(INDENT):

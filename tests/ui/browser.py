@@ -44,7 +44,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Watch:
-    """What a page did that no page of ours may do."""
+    """Records what a page did that no page of ours may do."""
 
     def __init__(self, context: BrowserContext, *, can_lose_node: bool = False) -> None:
         """can_lose_node: requests may fail and be answered 5xx, because the test stops nodes."""

@@ -31,6 +31,6 @@ FOUND: Final = f"""() => ({{
     .filter((target) => /^\\s*(javascript|data|vbscript):/i.test(target)),
   scripts: [...document.scripts].filter((script) => !script.src).length,
 }})"""
-"""What of the corpus a page made more than text: to be `CLEAN`."""
+"""The script returns what a page made of the corpus beyond text: to be `CLEAN`."""
 
 CLEAN: Final = {"ran": None, "elements": [], "links": [], "scripts": 0}

@@ -1,4 +1,4 @@
-"""What a reader does with the frame of the UI: logging in, going to a page, opening a section, confirming."""
+"""A reader uses the frame of the UI: logging in, going to a page, opening a section, confirming."""
 
 import re
 from typing import Final

@@ -20,9 +20,9 @@ from tests.ui.browser import PHONE, chromium
 from tests.ui.frame import go_to, log_in, section
 
 LOAD_S: Final = 100.0
-"""How long the shop works before the first picture, so that charts have something to show."""
+"""The shop works this long before the first picture, so that charts have something to show."""
 AFTERWARDS_S: Final = 30.0
-"""How long it works with a node less before that is taken: half of the charts' minute is before the failover."""
+"""The shop works this long with a node less before a picture: half of the charts' minute is before the failover."""
 BYTES_MAX: Final = 200_000
 WIDE: Final = {"width": 1280, "height": 800}
 

@@ -20,7 +20,7 @@ AXE: Final = (files("axe_playwright_python") / "axe.min.js").read_text()
 
 
 def violations(page: Page) -> list[str]:
-    """What axe complains of: the rule, its meaning, and the first elements."""
+    """Return what axe complains of: the rule, its meaning, and the first elements."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
     found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

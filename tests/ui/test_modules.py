@@ -41,7 +41,7 @@ def test_every_module_can_be_read() -> None:
 
 
 def own_files() -> list[Path]:
-    """What is ours of the UI: not what others made."""
+    """Return our own files of the UI, without those that others made."""
     return [file for file in STATIC.rglob("*") if file.is_file() and "vendor" not in file.parts]
 
 

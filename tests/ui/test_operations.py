@@ -1,4 +1,4 @@
-"""What an operator looks for: types, long lists, places without a copy, maintenance mode, events, the log."""
+"""Operators look for types, long lists, places without a copy, maintenance mode, events, the log."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -313,7 +313,7 @@ def test_figures_say_what_they_are(page: Page, site: Site, filled: str) -> None:
 
 
 def test_rot_on_a_node_is_shown(page: Page, site: Site, filled: str) -> None:
-    """How far the search for it has come, and files that are known to be damaged."""
+    """The page shows how far the search for rot has come, and how many files are known to be damaged."""
     name = site.nodes[0].name
 
     def damage(route: Route) -> None:

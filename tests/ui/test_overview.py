@@ -37,7 +37,7 @@ def test_charts_are_drawn_and_series_can_be_hidden(page: Page, filled: str) -> N
 
 
 def test_messages_that_no_queue_takes_are_drawn_without_asking(page: Page, filled: str) -> None:
-    """They are lost without a trace for their publisher."""
+    """Messages that no queue takes are lost without a trace for their publisher, so they are drawn at once."""
     chart = page.locator("figure.chart", has_text="Message rates")
     dropped = chart.get_by_role("button", name="Unroutable (drop)")
     expect(dropped).to_have_attribute("aria-pressed", "true", timeout=LOAD_MS)

@@ -24,7 +24,7 @@ def open_all_sections(page: Page) -> None:
 
 
 def troubles(page: Page) -> list[str]:
-    """What is wrong with the page that is shown: a notice in its place, a dialog over it, values that are none."""
+    """Return what is wrong with the shown page: a notice in its place, a dialog over it, values that are none."""
     found = [each.inner_text() for each in page.locator(".notice:visible, dialog[open]").all()]
     text = page.locator("main").inner_text()
     return found + re.findall(r".*\b(?:undefined|NaN|null)\b.*|.*\[object.*", text)

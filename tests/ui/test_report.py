@@ -16,7 +16,7 @@ CREATED = "2026-11-21T09:22:10Z"
 BYTES_MAX = 300_000
 
 A4 = {"width": 703, "height": 1032}
-"""What the margins leave of a page of paper."""
+"""A page of paper has this size within its margins."""
 
 WIDER = """
 [...document.querySelectorAll("main *")]

@@ -19,7 +19,7 @@ from typing import Any, Final
 START_S: Final = 60.0
 STOP_S: Final = 40.0
 PACKAGES: Final = "python3,python3-venv,ca-certificates,haproxy"
-"""Of the base image: what a node needs, and HAProxy, so that one base does for both."""
+"""The base image has these: what a node needs, and HAProxy, so that one base does for both."""
 MIRROR: Final = "http://deb.debian.org/debian"
 ARCHIVE: Final = "base-bookworm-1.tar"
 BASE: Final = "fluffle-test/base:bookworm"
@@ -32,11 +32,11 @@ CMD ["haproxy", "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]
 
 
 class EngineMissing(Exception):
-    """There is no engine here and none can be started; the text says why."""
+    """Says that there is no engine here and none can be started; the text says why."""
 
 
 def compose_command() -> list[str]:
-    """What runs a compose file. Raises: EngineMissing."""
+    """Return the command that runs a compose file. Raises: EngineMissing."""
     if shutil.which("docker-compose"):
         return ["docker-compose"]
     if shutil.which("docker"):

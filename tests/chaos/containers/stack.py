@@ -29,7 +29,7 @@ from tests.kit.ports import free_ports
 from tests.kit.server_process import ROOT
 
 LIMIT_S: Final = 60.0
-"""How long anything may take; only a failing test waits so long."""
+"""Anything may take this long; only a failing test waits so long."""
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", ".dockerignore")
 FOLDERS: Final = ("node", "cluster", "spark_ops", "deploy")
 USER: Final = "guest"
@@ -40,7 +40,7 @@ loopback_users.{USER} = false
 """
 DISK_MIB: Final = 256
 SHIPPED_NETWORK: Final = "172.30.72."
-"""How addresses between HAProxy and nodes begin, in deploy/."""
+"""Addresses between HAProxy and nodes begin with this in deploy/."""
 LABEL: Final = "com.docker.compose"
 
 
@@ -240,7 +240,7 @@ class Stack:
         return True
 
     def states(self) -> dict[str, str]:
-        """What HAProxy thinks of the nodes; empty: it does not answer."""
+        """Return the states in which HAProxy sees the nodes; empty: it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._stats}/stats;csv", timeout=10) as answer:
                 text = answer.read().decode()

@@ -1,4 +1,4 @@
-"""What befalls the containers of deploy/docker-compose.yml while clients work through its HAProxy.
+"""The containers of deploy/docker-compose.yml suffer faults while clients work through its HAProxy.
 
 After each of it everything confirmed has to be there. Without an engine they are skipped, with the reason, unless
 CHAOS_REQUIRED=1. All share one set of containers, which each test finds and leaves whole.
@@ -34,7 +34,7 @@ STYLES: Final = (
 TASTES: Final = (Taste("hot", batch=10), Taste("hot"), Taste("two", 1), Taste("three"))
 POLICY: Final = {"pattern": "", "definition": {"ha-mode": "all", "ha-sync-mode": "automatic"}}
 STEADY: Final = 200
-"""So many confirms more say that clients are served."""
+"""Clients are served if there are so many confirms more."""
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_a_node_that_ends_is_started_again(stack: Stack, tmp_path: Path) -> None
 
 
 def test_a_master_is_paused(stack: Stack, tmp_path: Path) -> None:
-    """Its clients are cut by HAProxy and served by the others; it comes back as a mirror."""
+    """HAProxy cuts the clients of a paused master, and others serve them; the master comes back as a mirror."""
 
     async def scenario() -> None:
         async with traffic(stack, tmp_path) as clients:

@@ -95,7 +95,7 @@ class Files:
 
 
 def test_a_node_takes_the_configuration(compose: dict[str, Any]) -> None:
-    """And believes HAProxy, and nobody else."""
+    """A node takes the configuration of the compose file and believes HAProxy's address only."""
     environ = {**compose["services"]["n1"]["environment"], "FLUFFLE_CLUSTER_NODES": ""}
     config = load_config(StartOptions(), environ, Files(), hostname="n1")
     assert config.node_name == "rabbit@n1.cluster"
@@ -163,7 +163,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def node_port() -> Iterator[int]:
-    """Where such a node answers."""
+    """Give the port at which a node with these answers listens."""
     with http.server.HTTPServer((HOST, 0), Answers) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

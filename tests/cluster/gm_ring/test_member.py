@@ -54,7 +54,7 @@ class Log:
         self.said.append("active")
 
     def take(self) -> list[object]:
-        """What was said since the last time."""
+        """Return what was said since the last time."""
         said, self.said = self.said, []
         return said
 
@@ -111,7 +111,7 @@ def test_r1_an_earlier_view_is_fine_from_a_neighbour_that_stays() -> None:
 
 
 def test_r1_a_catch_up_that_waits_stands_for_all_frames_of_earlier_edges() -> None:
-    """Those that come after it must not be heard either: they would leave a gap where the dropped ones were."""
+    """Frames behind a waiting catch-up are dropped too, or they would leave a gap where the earlier ones were."""
     member, log, view = began(4, 3)
     v5, v6 = after(view, DropMirror(4), DropMirror(2))
     hear(member, 2, activity(v5, 4, Item(1, 0, [b"a"], NONE, NONE)))
@@ -478,7 +478,7 @@ def test_r10_who_is_alone_in_a_view_confirms_and_erases() -> None:
 
 
 def test_who_begins_late_and_alone_erases_the_others() -> None:
-    """Its node saw no earlier view: nothing was ever at all members."""
+    """A member whose node saw no earlier view erases the others, as nothing was ever at all members."""
     view = died(
         died(created(0, [("n1", 1), ("n2", 2), ("n3", 3)]), (2,), may_lose=False), (3,), may_lose=False
     )

@@ -75,7 +75,7 @@ def test_damaged_frames_are_packets_or_nonsense(packet: RingPacket, data: st.Dat
 
 
 def check(data: bytes) -> None:
-    """What is read can be written, and is the same when it is read again."""
+    """Check that a frame that can be read can be written, and is the same when it is read again."""
     found = decode_frame(data, [])
     for packet in found:
         for item in getattr(packet.message, "items", getattr(packet.message, "origins", ())):

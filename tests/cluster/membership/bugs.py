@@ -15,7 +15,7 @@ from node.catalogue.commands import RenewLeases
 
 
 class RenewsByItself(Membership):
-    """Its own heartbeats renew its lease: a minority would serve for ever."""
+    """A machine with this bug renews its lease by its own heartbeats: a minority would serve for ever."""
 
     def _send_heartbeat(self, peer: KnownNode, now: float) -> None:
         super()._send_heartbeat(peer, now)
@@ -55,7 +55,7 @@ class NoticesNoDeath(Membership):
 
 
 class KeepsPartitions(Membership):
-    """What was a partition once stays one."""
+    """A machine with this bug never takes a peer for healed that was once partitioned."""
 
     def _find_partitions(self, now: float) -> None:
         listed = [peer for peer in self._peers.values() if peer.is_partitioned]
@@ -66,7 +66,7 @@ class KeepsPartitions(Membership):
 
 
 class AsksForNoStatus(Membership):
-    """Who has no status of a peer that came back waits until it changes."""
+    """A machine with this bug does not ask for the status of a peer that came back, and waits until it changes."""
 
     def _send_heartbeat(self, peer: KnownNode, now: float) -> None:
         peer.lacks_status = False
@@ -105,7 +105,7 @@ class WaitsForLessThanALease(_Led):
 
 
 class DeclaresNobodyDown(_Led):
-    """It waits for proof."""
+    """A machine with this bug waits for proof before it declares a node down."""
 
     class leadership(Leadership):
         def _expires_s(self, peer: KnownNode) -> float:

@@ -19,13 +19,13 @@ ELECTION_S: Final = (0.4, 1.3)
 
 @dataclass(slots=True)
 class Entry:
-    """What was committed, and what came of it."""
+    """An entry is a committed command with its result and events."""
 
     command: Command[Any]
     result: object
     events: list[Event]
     origin: Hashable | None
-    """Who waits for the result: what it proposes again is not done again."""
+    """The origin waits for the result: what it proposes again is not done again."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Voter:
 
 @dataclass(slots=True)
 class Pending:
-    """What the leader has appended and not yet committed."""
+    """A pending command was appended by the leader and is not yet committed."""
 
     command: Command[Any]
     origin: Hashable | None
@@ -96,7 +96,7 @@ class Raft:
                 leader = self.leader
 
     def lost(self, name: str) -> None:
-        """Its process ended: it remembers the log, but not whom it followed."""
+        """Note that a voter's process ended: it remembers the log, but not whom it followed."""
         voter = self.voters[name]
         voter.belief = None
         if self.leader == name:

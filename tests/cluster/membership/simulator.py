@@ -28,7 +28,7 @@ from tests.kit.scene import OPTIONS
 
 STEP_S: Final = 0.02
 NOTICE_S: Final = 0.1
-"""What a loop may need to notice that its lease is over."""
+"""A loop may need this long to notice that its lease is over."""
 BOUND_S: Final = 5.0
 """Within this all must be settled while nothing changes: an expiry of 2.5 s, and some seconds for the rest."""
 FORWARD_S: Final = 5.0
@@ -36,7 +36,7 @@ FORWARD_S: Final = 5.0
 
 
 class Violation(Exception):
-    """What must not happen has happened."""
+    """Something has happened that must not happen."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,13 +45,13 @@ class Process:
 
     machine: Membership
     received: int = 0
-    """How many entries of the log it has."""
+    """The node has so many entries of the log."""
     applied: int = 0
-    """How many it has applied."""
+    """The node has applied so many entries."""
     leader: str | None = None
-    """What the machine was told."""
+    """The machine was told that this node leads."""
     attempts: int = 0
-    """How often it asked to count as up."""
+    """The node has asked so often to count as up."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,17 +64,17 @@ class Node:
     process: Process | None = None
     is_frozen: bool = False
     lag_s: float = 0.0
-    """How much later than it has them it applies entries: its disk is slow."""
+    """Entries are applied so much later than they are received, as on a slow disk."""
     inbox: deque[Callable[[], None]] = field(default_factory=deque)
-    """What it will find when it wakes."""
+    """The node will find these calls when it wakes."""
     status: dict[str, Any] = field(default_factory=dict)
     tick: int = 0
     """The latest tick that is planned: others are void."""
     unsettled_s: float = 0.0
-    """When something last changed for it."""
+    """Something last changed for the node at this time."""
 
     def clock(self, real_s: float) -> float:
-        """What its clock says."""
+        """Return the time that the node's clock shows."""
         return self.offset_s + self.rate * real_s
 
     @property
@@ -93,9 +93,9 @@ class Link:
     unaware: int = 0
     """Ends that don't know yet that the last session is over: there is no new one before."""
     free_s: dict[str, float] = field(default_factory=dict)
-    """When the last message to a node arrives."""
+    """The last message to each node arrives at this time."""
     held: list[Callable[[], None]] = field(default_factory=list)
-    """What was sent into the cut."""
+    """These messages were sent into the cut."""
 
 
 class Simulator:
@@ -249,7 +249,7 @@ class Simulator:
         )
 
     def _refused(self, name: str, other: str, *, is_cut: bool) -> None:
-        """Its host refuses another connection, unless it is up again."""
+        """Refuse another connection in the name of the other host, unless it is up again."""
         is_gone = not is_cut and self.nodes[name].process is None
         delay_s = self.rng.choice((0.0, 0.3)) + (1.0 if is_cut else 0.0)
         self.after(delay_s, partial(self._link_down, other, name, is_gone=is_gone))
@@ -269,7 +269,7 @@ class Simulator:
                     self.after(1.5, partial(self._notice, pair, link.session, needs=lambda: node.is_frozen))
 
     def slow_disk(self, name: str, lag_s: float) -> None:
-        """It applies everything late; then it is cut off, with much still to apply."""
+        """Make a node apply everything late, and then cut it off with much still to apply."""
         self.changed()
         node = self.nodes[name]
         node.lag_s = lag_s
@@ -534,7 +534,7 @@ class Simulator:
             raise Violation(f"{self.now:.3f}: {name} is declared down while the log has a lease for it")
 
     def check(self) -> None:
-        """What has to be so all the time."""
+        """Check the invariants that hold all the time."""
         leader = self.raft.leader
         is_led = leader is not None and self.raft.has_majority(leader)
         for name, node in self.nodes.items():

@@ -25,7 +25,7 @@ def beaten(scene: Scene, seconds: float, *alive: str) -> list[NodeDown]:
 
 
 def test_who_froze_before_the_election_is_not_given_another_lease() -> None:
-    """What former leaders renewed is applied here: it is over a lease after that, whenever we were elected."""
+    """A lease that former leaders renewed is over a lease after it was applied here, whenever this node was elected."""
     scene = Scene.up("n2", "n3", leader="n2")
     scene.apply(LeasesRenewed((("n2", 2, 50.0), (SELF, 1, scene.now), ("n3", 3, 7.0))))
     for _ in range(6):
@@ -179,7 +179,7 @@ def test_a_leader_whose_entries_are_not_committed_declares_nobody_down() -> None
 
 
 def test_s20_a_frozen_leader_declares_nobody_down_when_it_wakes() -> None:
-    """What the others said meanwhile is still to be read; it may not even be the leader any more."""
+    """A leader that wakes has still to read what the others said, and may not lead any more."""
     for frozen_s in (1.9, 60.0):
         scene = leading("n2", "n3")
         scene.lead(3.0, "n2", "n3")
@@ -189,7 +189,7 @@ def test_s20_a_frozen_leader_declares_nobody_down_when_it_wakes() -> None:
 
 
 def test_a_node_that_follows_nobody_is_paused_already() -> None:
-    """It can't apply renewals: nothing is gained by waiting for it."""
+    """A node that follows nobody can't apply renewals, so nothing is gained by waiting for it."""
     scene = leading("n2", "n3")
     scene.lead(3.0, "n2", "n3")
     found = []
@@ -262,7 +262,7 @@ def test_proof_counts_for_an_incarnation_that_was_told_by_heartbeat() -> None:
 
 
 def test_proof_that_turns_out_wrong() -> None:
-    """Its host refused us for another reason: a firewall, a full backlog."""
+    """A host may refuse for another reason than a dead node, as a firewall or a full backlog."""
     scene = Scene.up("n2", "n3", leader="n3")
     scene.node.link_down("n2", is_gone=True, now=scene.now)
     scene.node.link_up("n2", 2, scene.now)

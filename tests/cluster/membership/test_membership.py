@@ -471,7 +471,7 @@ def test_a_status_that_got_lost_is_asked_for() -> None:
 
 
 def test_a_status_ends_with_its_node() -> None:
-    """Else the alarm of a node that is gone would block publishers for ever."""
+    """A status ends with its node, or the alarm of a node that is gone would block publishers for ever."""
     scene = Scene.up("n2", "n3")
     scene.hear("n3", version=1, status=b'{"alarms":["disk"]}')
     scene.take()
@@ -597,7 +597,7 @@ def test_a_link_that_is_soon_back_is_no_partition() -> None:
 
 
 def test_the_clock_may_say_anything() -> None:
-    """The same story an hour later on the clock is the same story."""
+    """A story gives the same outputs when the clock shows an hour more."""
 
     def story(booted_s: float) -> list[object]:
         scene = Scene.up("n2", "n3", booted_s=booted_s)

@@ -59,7 +59,7 @@ def test_the_simulator_finds(bug: type[Membership]) -> None:
 
 
 def _cut_off_with_a_slow_disk(machine: type[Membership]) -> None:
-    """It goes on applying renewals while nobody hears it any more."""
+    """Cut off a node that goes on applying renewals while nobody hears it any more."""
     for seed in range(5):
         simulator = Simulator(seed, machine)
         for name in simulator.nodes:

@@ -1,4 +1,4 @@
-"""Who comes back with less than it had acknowledged."""
+"""A member that comes back with less than it had acknowledged owes the rest until it has caught up."""
 
 from cluster.metadata.debts import Debts
 

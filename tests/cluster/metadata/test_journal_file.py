@@ -154,7 +154,7 @@ def test_a_page_of_an_earlier_write_that_is_zeros_is_refused() -> None:
 
 
 def test_a_bad_byte_of_the_last_write_is_refused() -> None:
-    """It is no page that was never written: what is behind it may have been synced."""
+    """A bad byte is no page that was never written, so it is refused: what is behind it may have been synced."""
     disk, second = _journal_with_two_writes()
     disk.flip_bit(PATH, second + 100)
     with pytest.raises(JournalUnreadable, match="are no record"):
@@ -162,7 +162,7 @@ def test_a_bad_byte_of_the_last_write_is_refused() -> None:
 
 
 def test_a_write_that_was_followed_by_another_was_synced() -> None:
-    """Also when that other one is the note of how far the log is committed, which comes within a second or so."""
+    """A write is known to be synced once anything follows it, even the note of how far the log is committed."""
     disk, second = _journal_with_two_writes()
     journal = _journal(disk)
     journal.setRaftCommitIndex(27)
@@ -175,7 +175,7 @@ def test_a_write_that_was_followed_by_another_was_synced() -> None:
 
 
 def test_a_hole_in_a_journal_of_an_earlier_version_is_refused() -> None:
-    """Its records do not say where their write began."""
+    """Records of an earlier version do not say where their write began, so a hole is refused."""
     disk, second = _journal_with_two_writes()
     data, old = disk.content(PATH), bytearray(HEADER)
     for _, payload in read_records(data):

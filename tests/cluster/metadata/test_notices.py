@@ -1,4 +1,4 @@
-"""Who is told what a member has applied, and by which way."""
+"""Members tell each other what they have applied, by a link or by way of the leader."""
 
 from cluster.metadata.notices import Notices
 from cluster.metadata.raft_pb2 import Applied
@@ -38,7 +38,7 @@ def test_all_hear_now_and_then() -> None:
 
 
 def test_without_a_link_it_goes_by_way_of_the_leader() -> None:
-    """And again when all are told, until there is a link."""
+    """A notice to a node without a link goes by the leader, again whenever all are told, until there is a link."""
     scene = Scene()
     scene.tell(2, "c", links="b")
     assert scene.said == [("b", 2, "c", "")]

@@ -73,7 +73,7 @@ def test_entries_are_applied_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_leader_counts_itself_for_what_is_synced() -> None:
-    """Also in the tick in which it begins to lead, alone: what it would count might be gone after a power loss."""
+    """A leader does not count its own unsynced entries, even in the tick in which it begins to lead, alone."""
     world = World(1, ("a",))
     process = world.form("a")
     world.run(0.00005)
@@ -114,7 +114,7 @@ def test_a_pair_without_a_link_hears_by_way_of_the_leader() -> None:
 
 
 def test_a_commit_takes_eight_messages() -> None:
-    """Of three members: the entry, the answer, the news that it is committed, and that it is applied."""
+    """A commit of three members takes the entry, the answer, and the news that it is committed and applied."""
     world = _group("a", "b", "c")
     leader = next(name for name, process in world.up.items() if process.raft.is_leader)
     world.run(10)
@@ -393,7 +393,7 @@ def _commits(world: World, name: str, number: int, within_s: float) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_leader_whose_disk_is_stuck_lets_another_lead(seed: int, is_full: bool) -> None:
-    """It would commit nothing for ever, as it does not count itself, and nobody would miss it."""
+    """A leader with a stuck disk gives up, or it would commit nothing for ever and nobody would miss it."""
     world = _group("a", "b", "c", seed=seed)
     stuck = _leader(world)
     if is_full:
@@ -464,8 +464,9 @@ def test_without_a_majority_of_disks_nothing_is_committed() -> None:
 
 
 def test_a_stuck_leader_that_only_a_minority_hears_gives_up() -> None:
-    """Its disk is stuck, and its link to one of two followers is cut: these two could go on without it, and the
-    other one is told by it, again and again, that there is a leader.
+    """A leader gives up if its disk is stuck and one of two followers is cut off from it.
+
+    These two could go on without it, and the other one is told by it, again and again, that there is a leader.
     """
     world = _group("a", "b", "c")
     stuck = _leader(world)
@@ -502,7 +503,7 @@ def test_what_waits_for_a_stuck_disk_is_bounded(leads: bool) -> None:
 
 
 def test_a_group_of_one_waits_for_its_disk() -> None:
-    """There is nobody else; it does not spin meanwhile."""
+    """A group of one waits for its disk, as there is nobody else, and does not spin meanwhile."""
     world = _group("a")
     world.hang_disk("a")
     world.submit("a", parameter(1))

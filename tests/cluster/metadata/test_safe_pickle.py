@@ -1,4 +1,4 @@
-"""What stands in for pickle inside PySyncObj: reliability §3.6."""
+"""PySyncObj gets a stand-in for pickle that executes no code: reliability §3.6."""
 
 import os
 import pickle
@@ -12,7 +12,7 @@ from cluster.metadata.safe_pickle import SafePickle
 
 
 class _Bomb:
-    """What one TCP packet to PySyncObj's own transport could hold (reliability §3.6, rce.py)."""
+    """A pickle of this could come in one TCP packet to PySyncObj's own transport (reliability §3.6, rce.py)."""
 
     def __reduce__(self) -> object:
         return os.system, ("echo pwned > /tmp/fluffle-pwned",)

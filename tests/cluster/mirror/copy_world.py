@@ -38,7 +38,7 @@ ENVELOPES = [
 
 
 class Message:
-    """What was enqueued under a number."""
+    """A message was enqueued under a number with these properties."""
 
     def __init__(self, content: bytes, envelope: Envelope, expires_at_ms: int, deliveries: int) -> None:
         self.content = content
@@ -49,7 +49,7 @@ class Message:
 
 
 class Sync:
-    """Who waits for the disk."""
+    """Notes which messages are safe once the disk is synced."""
 
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
@@ -155,7 +155,7 @@ class CopyWorld:
                 break
 
     def settle(self) -> None:
-        """Until nothing is left to do."""
+        """Run turns and the disk until nothing is left to do."""
         for _ in range(300):
             self.turn()
             self.disk.settle()
@@ -227,7 +227,7 @@ class CopyWorld:
         return taken
 
     def check(self, run: Run, seq: int, raw: bytes) -> None:
-        """It is the message that came, and it counts as delivered before."""
+        """Check that a message is the one that came, and counts as delivered before."""
         message = self.model[seq]
         assert raw == message.content
         assert run.envelope.persistent is message.envelope.persistent
@@ -257,7 +257,7 @@ class CopyWorld:
         self.demote(queue, loose)
 
     def leave_nothing(self, *, is_dropped: bool) -> None:
-        """When all messages are done with, or the copy is, nothing is left on the disk but what is being written."""
+        """Check that the disk has nothing left but what is being written, all messages or the copy being done with."""
         if is_dropped:
             self.copy.drop()
         else:

@@ -1,4 +1,4 @@
-"""What a master says in a turn survives the way as bytes; anything else is Malformed."""
+"""A master's steps of a turn survive the way as bytes; anything else is Malformed."""
 
 import contextlib
 

@@ -16,7 +16,7 @@ def set_clock(cluster: DiskCluster, node: str, ahead_s: float) -> None:
 
 
 def fail_over(cluster: DiskCluster) -> list[bytes]:
-    """What is in the queue when its first master is lost."""
+    """Lose the first master and return the bodies in the queue."""
     cluster.crash("n1")
     cluster.advance(1.0)
     assert cluster.view().master_node == "n2"
@@ -41,7 +41,7 @@ def test_messages_live_as_long_on_another_master(ahead_s: float, is_paged: bool)
 
 @pytest.mark.parametrize("ahead_s", [120.0, -120.0])
 def test_what_is_left_to_messages_is_known_by_a_mirror_that_comes_later(ahead_s: float) -> None:
-    """Also of what it gets by its synchronisation."""
+    """Time left to messages is known to a mirror that comes later, also for those that synchronisation brings."""
     cluster = with_a_mirror_that_lacks(10, **TTL)
     set_clock(cluster, "n2", ahead_s)
     cluster.crash("n2")

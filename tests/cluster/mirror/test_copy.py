@@ -127,7 +127,7 @@ def test_eager_sync_cancel_what_is_missing_stays_missing() -> None:
 
 
 def test_what_is_not_missing_is_not_installed() -> None:
-    """It was removed while it was on its way, or is here."""
+    """A message that was removed on its way, or is here, is not installed."""
     world = CopyWorld()
     world.copy.install([world.make(1, [10], 0)])
     world.copy.take_inventory([range(1, 5)], 5)
@@ -173,7 +173,7 @@ def test_the_oldest_leave_memory_first_and_not_more_than_asked_for() -> None:
 
 
 def test_nothing_leaves_memory_while_a_copy_becomes_a_queue() -> None:
-    """What left for a segment that is being counted would be counted out of the queue with it."""
+    """No message is paged out while segments are counted, as it would be counted out of the queue with them."""
     world = CopyWorld()
     world.enqueue([10, 100, 20, 200])
     world.copy.page_out(1 << 40)
@@ -273,7 +273,7 @@ def test_what_the_ring_knows_nothing_of_is_let_go_of() -> None:
 
 
 def test_blank_contents_are_with_nobody() -> None:
-    """What a client has settled of a delivery is done with."""
+    """A content that a client has settled is blank in its delivery and does not come back into the copy."""
     world = CopyWorld()
     world.enqueue([10] * 4)
     queue = world.promote()
@@ -329,7 +329,7 @@ class CopyMachine(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def returned(self, seed: int) -> None:
-        """Of queues that count deliveries, which are durable."""
+        """Note that messages came back to a queue that counts deliveries, which are durable ones."""
         random, world = Random(seed), self.world
         if not world.record.durable or not world.model:
             return
@@ -444,7 +444,7 @@ class CopyMachine(RuleBasedStateMachine):
 
 
 class SmallPartsMachine(CopyMachine):
-    """The same where work of the store comes in many small parts."""
+    """Tests a copy as `CopyMachine` does, while work of the store comes in many small parts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ LARGE = [body.ljust(300, b".") for body in BODIES]
 
 @pytest.fixture(autouse=True)
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What stores found to be unreadable."""
+    """Return a list that gets what stores find to be unreadable."""
     found: list[Any] = []
     monkeypatch.setattr(DiskNode, "_report", staticmethod(lambda *what: found.append(what)))
     return found
@@ -99,7 +99,7 @@ def test_one_flipped_bit_on_the_masters_disk(ending: str, where: str, reports: l
 
 
 def test_what_was_handed_over_is_in_every_copy() -> None:
-    """Nobody consumes: basic.get finds the damage, and afterwards each node alone has all."""
+    """A get without consumers finds the damage, and afterwards each node alone has all messages."""
     cluster = filled("n1", "n2", "n3")
     flip(cluster, "n1")
     client = cluster["n1"].client()
@@ -155,7 +155,7 @@ def test_a_master_without_a_synchronised_mirror_goes_on_without_them() -> None:
 
 
 def test_the_one_that_was_to_take_over_dies() -> None:
-    """Then nobody else has the messages: the queue goes on without them."""
+    """A queue goes on without its damaged messages when the mirror that was to take over dies."""
     cluster = filled("n1", "n2")
     flip(cluster, "n1")
     cluster.is_held = True
@@ -171,7 +171,7 @@ def test_the_one_that_was_to_take_over_dies() -> None:
 
 
 def test_a_mirror_that_takes_over_and_cannot_read_hands_over_in_turn() -> None:
-    """Its damage shows when it is master: the third one has all."""
+    """A mirror whose damage shows when it is master hands over to the third, which has all messages."""
     cluster = filled("n1", "n2", "n3")
     flip(cluster, "n2")
     cluster.crash("n1")
@@ -185,8 +185,9 @@ def test_a_mirror_that_takes_over_and_cannot_read_hands_over_in_turn() -> None:
 
 
 def test_a_mirror_that_must_read_before_it_takes_over() -> None:
-    """Of messages of several sizes some are gone, so that segments are read at the promotion; what can't be read then
-    isn't lost, and nothing overtakes it.
+    """Messages that can't be read at the promotion aren't lost, and nothing overtakes them.
+
+    Some of several sizes are gone, so that segments have to be read.
     """
     bodies = [body * (1 + number % 3) for number, body in enumerate(BODIES)]
     cluster = filled("n1", "n2", "n3", bodies=bodies)

@@ -145,7 +145,7 @@ def test_roll_of_an_empty_queue_completes() -> None:
 
 
 def test_marks_wait_for_a_disk_before_it_is_waited_for_itself() -> None:
-    """Or one that passed in between would say that this disk has what it lacks."""
+    """A mark waits for the disk first, or it would say that this disk has what it lacks."""
     world = World(has_inventory=False)
     world.hear(Inventory(9, (), {}))
     assert world.ring.counts == [], "a disk that hangs holds up nobody"
@@ -218,7 +218,7 @@ def test_transient_queue_asks_no_disk() -> None:
 
 
 def test_words_to_the_replica() -> None:
-    """Also before the Inventory: they concern every member."""
+    """A replica hears handovers and changes of mode, also before the Inventory: they concern every member."""
     for has_inventory in (True, False):
         world = World(has_inventory=has_inventory)
         world.hear(Handover(7), SyncMode(True), SyncMode(False))

@@ -43,7 +43,7 @@ def confuse(cluster: DiskCluster, node: str) -> None:
 
 
 def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
-    """What a client gets, in order."""
+    """Return the bodies that a client gets, in order."""
     return [body for body, _ in cluster.contents(node)]
 
 
@@ -104,7 +104,7 @@ def test_a_master_that_left_the_ring_is_replaced() -> None:
 
 
 def test_a_master_that_left_the_ring_keeps_the_only_copy() -> None:
-    """Nobody else has what it has: the queue has no master until its node starts again, and loses nothing."""
+    """A master alone has its messages: the queue has no master until its node starts again, and loses nothing."""
     cluster = mirrored("n1", "n2", sync="manual")
     cluster.crash("n2")
     cluster.settle()

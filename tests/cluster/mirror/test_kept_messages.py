@@ -21,7 +21,7 @@ LARGE = [body.ljust(300, b".") for body in BODIES]
 
 @pytest.fixture(autouse=True)
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What stores found to be unreadable."""
+    """Return a list that gets what stores find to be unreadable."""
     found: list[Any] = []
     monkeypatch.setattr(DiskNode, "_report", staticmethod(lambda *what: found.append(what)))
     return found
@@ -69,7 +69,7 @@ def test_nothing_is_lost_while_another_copy_is_whole(sync: str, ending: str) -> 
 
 
 def test_afterwards_all_copies_are_whole_and_nothing_is_kept() -> None:
-    """What was published meanwhile is there, too."""
+    """All copies are whole in the end, with what was published meanwhile, and nothing is kept beside them."""
     cluster = read_and_rotten()
     start(cluster, "n3")
     publish(cluster, "n1", b"new")
@@ -125,7 +125,7 @@ def test_where_the_others_lack_it_too_the_queue_goes_on() -> None:
 
 
 def test_what_is_known_to_be_unreadable_is_not_offered_as_whole() -> None:
-    """It was found before the node counted as up."""
+    """A copy is not offered as whole if damage was found before the node counted as up."""
     cluster = mirrored("n1", "n2")
     publish(cluster, "n1", *BODIES)
     cluster.advance(2.0)

@@ -1,5 +1,4 @@
-"""What the policy reconciler and the queue recovery of a node want is proposed, once; what becomes of queues is told,
-once.
+"""A node proposes once what its policy reconciler and its queue recovery want, and tells once what becomes of queues.
 
 Whole brokers: `tests.kit.disk_cluster`. Which proposals are right: test_policy_reconciler.py, test_queue_recovery.py.
 """
@@ -23,7 +22,7 @@ ALL = SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"}
 
 
 def proposals(cluster: DiskCluster, since: int = 0) -> list[tuple[str, object]]:
-    """Who asked for which changes."""
+    """Return which nodes asked for which changes."""
     found: list[tuple[str, object]] = []
     for command, origin, *_ in cluster.log[since:]:
         if isinstance(command, ChangeView):
@@ -34,7 +33,7 @@ def proposals(cluster: DiskCluster, since: int = 0) -> list[tuple[str, object]]:
 
 
 def texts(cluster: DiskCluster) -> Counter[str]:
-    """What all nodes told, without whose queue it is."""
+    """Return how often each text was told by all nodes, without the queue's name."""
     return Counter(text.split("': ", 1)[1] for node in cluster for text in node.events)
 
 
@@ -42,7 +41,7 @@ def texts(cluster: DiskCluster) -> Counter[str]:
 
 
 def test_the_master_s_node_proposes_and_nobody_else() -> None:
-    """And each change once: what came of it a view shows."""
+    """The master's node proposes each change once and nobody else does: a view shows what came of it."""
     cluster = DiskCluster("n1", "n2", "n3")
     cluster.declare("n2", "q", durable=True)
     since = len(cluster.log)
@@ -70,7 +69,7 @@ def test_what_is_not_answered_is_asked_for_again_but_not_twice_at_a_time() -> No
 
 
 def test_nothing_is_proposed_before_the_node_counts_as_up() -> None:
-    """Its catalogue may be old until then, and its incarnation isn't known."""
+    """A node proposes nothing before it counts as up: its catalogue may be old, and its incarnation isn't known."""
     cluster = mirrored("n1", "n2")
     cluster.crash("n1")
     cluster.settle()
@@ -116,7 +115,7 @@ def test_a_node_that_stops_hands_over_its_masters_first() -> None:
 
 
 def test_take_over_is_told_to_the_log() -> None:
-    """Until then the queue moves to nobody else."""
+    """The log is told of a take-over, before which the queue moves to nobody else."""
     cluster = mirrored("n1", "n2", "n3")
     since = len(cluster.log)
     cluster.transfer("q", "n2")

@@ -1,4 +1,4 @@
-"""What the log says of mirrored queues: management §6.3, reliability §4.6, S12; the words are RabbitMQ 3.10.8's."""
+"""The log tells of mirrored queues: management §6.3, reliability §4.6, S12; the words are RabbitMQ 3.10.8's."""
 
 from dataclasses import replace
 

@@ -293,7 +293,7 @@ def test_a_queue_with_messages_everywhere_becomes_mirrored() -> None:
 
 
 def test_acknowledgements_of_before_count_after() -> None:
-    """What clients had when the mirroring began they may still settle."""
+    """Clients may still settle messages that they had when the mirroring began."""
     cluster = disk_cluster.DiskCluster("n1", "n2")
     cluster.declare("n1", "q", durable=True)
     client = cluster["n2"].client()
@@ -346,7 +346,7 @@ def test_unmirror_and_the_way_back() -> None:
 
 
 def test_unmirrored_queue_keeps_its_messages_over_a_restart() -> None:
-    """Its copy has the name that it had as a mirror's: `QueueRecord.copy`."""
+    """A copy keeps the name that it had as a mirror's when the mirroring ends: `QueueRecord.copy`."""
     cluster = mirrored("n1", "n2")
     publish(cluster, "n1", b"1")
     cluster.transfer("q", "n2")
@@ -403,7 +403,7 @@ def test_what_comes_again_when_there_are_no_mirrors_any_more(is_replicated: bool
 
 @pytest.mark.parametrize("is_replicated", [True, False])
 def test_what_comes_again_and_once_more_when_there_are_mirrors_again(is_replicated: bool) -> None:
-    """It came in while the queue was not mirrored, or before: its next master knows of it all the same."""
+    """A repeated publish is known to the next master, whether it came in before or without mirrors."""
     cluster, client = unmirrored_while_a_publish_comes_again(is_replicated=is_replicated, is_disk_held=True)
     cluster.is_held = False
     cluster.settle()
@@ -563,7 +563,7 @@ def test_what_was_recovered_is_dropped_with_its_queue() -> None:
 
 
 def test_copies_that_are_offered_go_with_their_queue() -> None:
-    """The same when a copy has been offered already."""
+    """A copy that was offered is dropped with its queue."""
     cluster = mirrored("n1", "n2")
     publish(cluster, "n1", b"1")
     cluster["n2"].page_out()
@@ -599,7 +599,7 @@ def test_revived_queue_goes_on_with_its_numbers() -> None:
 def test_a_copy_that_becomes_a_queue_is_not_dropped_when_the_policy_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It takes a while, as segments must be read; until then it is all that is left."""
+    """A copy that becomes a queue is all that is left until its segments are read, so it is not dropped."""
     cluster = mirrored("n1", "n2")
     publish(cluster, "n1", b"1")
     filled: list[Callable[[], None]] = []

@@ -34,7 +34,7 @@ def test_l3_nonsense_of_a_node_is_a_fault_of_that_node_only() -> None:
 
 
 def test_nonsense_takes_nothing_else_with_it() -> None:
-    """What comes in the same read is for other queues, which would have a gap for ever."""
+    """A bad packet does not take others in the same read with it, whose queues would have a gap for ever."""
     cluster = mirrored("n1", "n2", "n3")
     uid = record_of(cluster).uid
     ids = [member.id for member in cluster.view().members]

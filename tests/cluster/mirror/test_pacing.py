@@ -1,4 +1,4 @@
-"""When masters broadcast: at once, then when the few messages before have come round, or after some time."""
+"""Masters broadcast at once, then when the few messages before have come round, or after some time."""
 
 from collections.abc import Callable
 

@@ -52,7 +52,7 @@ def test_early_packets_come_back_in_order() -> None:
 
 
 def test_the_oldest_early_packet_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is for a queue that was deleted is never fetched: it must not pile up."""
+    """The oldest early packet is dropped first, as one for a deleted queue is never fetched and must not pile up."""
     monkeypatch.setattr(packet_queue, "EARLY_MAX_BYTES", 2500)
     mail = PacketQueue(lambda node, frame: None)
     for number in range(5):

@@ -489,7 +489,7 @@ def test_a_placed_copy_is_made_again() -> None:
 
 
 def test_a_copy_is_only_given_up_when_the_others_have_all() -> None:
-    """Also with ha-sync-mode manual."""
+    """A copy is only given up when the others have all messages, also with ha-sync-mode manual."""
     world = World("abcd", sync=0.0)
     world.set_policy(exactly(2, "manual"))
     world.add(queue(), "b")
@@ -515,7 +515,7 @@ def test_what_is_one_too_many_is_dropped_in_the_view_that_was_seen() -> None:
 
 
 def test_a_copy_that_is_to_become_a_queue_is_not_unmirrored() -> None:
-    """It would go with its view. As soon as it is a queue, nothing is in the way; in another view it may not be."""
+    """A copy that would go with its view is not unmirrored before it is a queue; in another view it may not be."""
     acting: set[str] = set()
     reconciler = PolicyReconciler("a", acting.__contains__)
     reconciler.members_changed([member("a")])
@@ -542,7 +542,7 @@ def test_a_master_whose_copy_is_damaged_moves_also_to_a_node_that_drains() -> No
 
 
 def test_who_declined_is_not_asked_again_at_once() -> None:
-    """Or the queue would have no master most of the time."""
+    """A member that declined is not asked again at once, or the queue would have no master most of the time."""
     reconciler = _lone(1, ALL, mirrors="b")
     reconciler.shun(RingMember(2, "b", 1, "alive", 3), 0.0)
     reconciler.hand_over("uid-q0", "has waited 10 s for its disk")

@@ -1,4 +1,4 @@
-"""What the simulation of whole brokers has found (tests.sim.mirror_faults), each as the shortest story of it."""
+"""Each fault that the simulation of whole brokers found (tests.sim.mirror_faults) has its shortest story here."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_a_member_reports_though_it_has_nothing(last: int) -> None:
 
 
 def test_early_packets_of_deleted_queues_go() -> None:
-    """What comes for a queue that this node has dropped already is not kept for ever."""
+    """A packet for a queue that this node has dropped already is not kept for ever."""
     packet_queue = PacketQueue(lambda node, frame: None)
     packet_queue.put_by("n2", RingPacket("q1", 1, 2, 3, 3, Activity(3, 3, [])))
     for _ in range(EARLY_AGE_MAX):

@@ -1,4 +1,4 @@
-"""What a node does with one mirrored queue: its roles, who is promoted with what, and when confirms go out.
+"""A replica takes the roles of a node in one mirrored queue: who is promoted with what, and when confirms go out.
 
 Whole brokers with disks. Rows of reliability §1.1 and §2.2; §4.3-§4.8.
 """
@@ -176,7 +176,7 @@ def test_a_master_has_taken_over_when_its_first_broadcast_has_come_round() -> No
 
 
 def test_another_view_does_not_make_it_sooner() -> None:
-    """The same while somebody else dies: what it has to hear is its own broadcast."""
+    """A master has to hear its own broadcast before it has taken over, also while somebody else dies."""
     cluster = mirrored("n1", "n2", "n3", "n4")
     cluster.is_held = True
     cluster.transfer("q", "n3")
@@ -193,7 +193,7 @@ def test_another_view_does_not_make_it_sooner() -> None:
 
 
 def test_a_master_that_is_it_again_before_it_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hands over while its copy becomes a queue, to one that dies: then nobody but itself has to begin."""
+    """A master that hands over before it has begun, to one that dies, has only itself to wait for."""
     cluster = mirrored("n1", "n2", "n3")
     publish(cluster, "n1", b"1")
     filled: list[Callable[[], None]] = []
@@ -220,7 +220,7 @@ def test_a_master_that_is_it_again_before_it_has_begun(monkeypatch: pytest.Monke
 
 
 def test_each_mastership_tells_the_unsynchronised_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that was master before, and told the same member then."""
+    """A member that is master again tells the unsynchronised anew what there is."""
     cluster = mirrored("n1", "n2", "n3", sync="manual")
     publish(cluster, "n1", b"1")
     cluster.crash("n3")
@@ -276,7 +276,7 @@ def test_former_master_remembers_what_front_ends_published() -> None:
 
 
 def test_front_ends_that_are_gone_are_forgotten_everywhere() -> None:
-    """They never publish again: who does is another incarnation."""
+    """Front ends that are gone never publish again, so they are forgotten: another publisher is another incarnation."""
     cluster = mirrored("n1", "n2", "n3")
     publish(cluster, "n3", b"1")
     incarnation = cluster["n3"].incarnation
@@ -378,7 +378,7 @@ def test_l2_a_transfer_never_empties_the_queue() -> None:
 
 
 def test_nothing_is_confirmed_while_a_dead_synchronised_mirror_is_not_erased() -> None:
-    """Its disk may be what brings the queue back, and it lacks the message: `View.is_settled`."""
+    """Nothing is confirmed while a dead mirror without the message may bring the queue back: `View.is_settled`."""
     cluster = mirrored("n1", "n2", "n3")
     client = publisher_of(cluster["n1"])
     cluster.is_held = True
@@ -396,7 +396,7 @@ def test_nothing_is_confirmed_while_a_dead_synchronised_mirror_is_not_erased() -
 
 
 def test_a_dead_unsynchronised_mirror_holds_up_nobody() -> None:
-    """Its disk counts for nothing."""
+    """A dead unsynchronised mirror holds up nobody, as its disk counts for nothing."""
     cluster = with_a_mirror_that_lacks(2)
     client = publisher_of(cluster["n1"])
     cluster.is_held = True
@@ -468,7 +468,7 @@ def test_l9_who_learns_of_its_own_death_keeps_what_the_queue_comes_back_from(ord
 
 
 def test_l9_who_learns_of_its_own_death_drops_its_copy_once_the_queue_goes_on_without_it() -> None:
-    """Until the dead one is erased its copy may be what the queue comes back from."""
+    """A copy may be what the queue comes back from until its dead node is erased; then it is dropped."""
     cluster = mirrored("n1", "n2", "n3")
     publish(cluster, "n1", b"1")
     cluster["n3"].page_out()

@@ -1,4 +1,4 @@
-"""What mirrors have of a queue, and how they get it: removals, rolls, synchronisation; what a promotion makes of it.
+"""Mirrors get a queue's contents by removals, rolls and synchronisation, and a promotion makes a queue of them.
 
 Whole brokers with disks. Rows of reliability §1.1 and §2.2; §4.3-§4.8.
 """
@@ -135,7 +135,7 @@ def test_w1_to_be_out_is_a_state_and_no_fault() -> None:
 
 
 def test_a_change_is_not_asked_for_again_while_the_answer_is_awaited() -> None:
-    """And what is refused changes nothing: compare and set."""
+    """A change is asked for once while its answer is awaited, and a refused one changes nothing: compare and set."""
     cluster = mirrored("n1", "n2")
     view, record = cluster.view(), record_of(cluster)
     for _ in range(2):
@@ -219,7 +219,7 @@ def test_sync_detection() -> None:
 
 
 def _lacks(cluster: DiskCluster, node: str) -> dict[str, int]:
-    """What a node says of the mirrors of `q`."""
+    """Return how many messages each mirror of `q` lacks, as a node says."""
     return dict(cluster[node].mirrors.status(record_of(cluster)).lacks)
 
 
@@ -242,7 +242,7 @@ def test_what_a_mirror_lacks() -> None:
 
 
 def test_what_a_mirror_lacks_after_a_synchronisation_that_was_cancelled() -> None:
-    """What it got is not missing any more."""
+    """A mirror no longer lacks the messages that it got before its synchronisation was cancelled."""
     cluster = with_a_mirror_that_lacks(20, **{"ha-sync-batch-size": 5})
     cluster.is_held = True
     cluster["n1"].mirrors.sync(record_of(cluster), is_on=True)
@@ -295,7 +295,7 @@ def test_what_was_cancelled_does_not_begin_again_by_itself() -> None:
 
 @pytest.mark.parametrize("cause", ["another master", "another policy"])
 def test_what_begins_a_cancelled_synchronisation_anew(cause: str) -> None:
-    """Who becomes master tells mirrors what there is, and another policy may want them synchronised."""
+    """A cancelled synchronisation begins anew with another master, or with another policy."""
     cluster = _cancelled()
     if cause == "another master":
         cluster.transfer("q", "n2")
@@ -307,7 +307,7 @@ def test_what_begins_a_cancelled_synchronisation_anew(cause: str) -> None:
 
 
 def test_a_new_master_counts_all_it_has_as_missing_at_an_unsynchronised_mirror() -> None:
-    """It does not know what came there by the ring of the master before. Never too few."""
+    """A new master counts all it has as missing, as it does not know what came by the ring of the master before."""
     cluster = mirrored("n1", "n2", "n3", sync="manual")
     cluster.crash("n3")
     cluster.settle()
@@ -387,7 +387,7 @@ def test_priorities_expiry_and_order_survive(is_paged: bool, way: str) -> None:
 @pytest.mark.parametrize("at", ["n1", "n3"])
 @pytest.mark.parametrize("how", ["nack", "close"])
 def test_quorum_queues_keep_the_order_of_what_came_back_over_a_failover(at: str, how: str) -> None:
-    """What is nacked with requeue goes to the tail, without a delivery limit; a closed channel's to its old place.
+    """A nacked message goes to the tail, without a delivery limit; a closed channel's to its old place.
 
     The message has the same place on all copies, in memory and on disk.
     """

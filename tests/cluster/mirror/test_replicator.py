@@ -314,7 +314,7 @@ def test_abandoned_waiters_hear_that_nobody_knows() -> None:
 
 
 def test_who_publishes_to_a_queue_that_has_just_gone_is_answered() -> None:
-    """Its message may be for a thousand queues, one part after the other, and it is nowhere in this one."""
+    """A publisher is answered for a queue that has gone: its message may be for a thousand queues, in parts."""
     world = World()
     world.publish(b"a", envelope=PERSISTENT)
     world.turn()

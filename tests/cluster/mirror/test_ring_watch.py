@@ -1,5 +1,5 @@
-"""What holds up a queue for ever is found and put right: cut links, with a master, without, and while one hands over;
-and disks that hang. Source: reliability §4.9; docs/mirrors.md.
+"""The watch of a ring puts right what would hold up a queue for ever: cut links, with a master, without, and while one
+hands over; and disks that hang. Source: reliability §4.9; docs/mirrors.md.
 """
 
 from itertools import combinations
@@ -29,7 +29,7 @@ HANDED_BACK_S = 24.0
 
 
 def bodies(cluster: DiskCluster, node: str) -> list[bytes]:
-    """What a client gets, in order."""
+    """Return the bodies that a client gets, in order."""
     return [body for body, _ in cluster.contents(node)]
 
 
@@ -111,7 +111,7 @@ def test_a_master_moves_while_a_link_is_cut(cut: tuple[str, str], to: str, clien
 
 
 def test_who_declines_does_not_begin_when_the_last_word_comes_after_all() -> None:
-    """There are never two masters: the other one may be master again already, which is not known here yet."""
+    """A heir that declined does not begin, as the other one may be master again: there are never two masters."""
     cluster = mirrored("n1", "n2", "n3")
     cluster.cut("n2", "n3")
     cluster.transfer("q", "n3")
@@ -132,7 +132,7 @@ def test_who_declines_does_not_begin_when_the_last_word_comes_after_all() -> Non
 
 
 def test_a_node_that_drains_waits_until_others_act_and_asks_again_later() -> None:
-    """Its masters have moved when the new ones have begun. A mirror that could not is left alone for a while."""
+    """A draining node's masters have moved when new ones have begun. A mirror that could not is spared for a while."""
     cluster = mirrored("n1", "n2", "n3")
     publish(cluster, "n1", b"1")
     cluster.cut("n2", "n3")
@@ -173,7 +173,7 @@ def test_two_copies_that_do_not_reach_each_other() -> None:
 @pytest.mark.parametrize("nodes", [("n1", "n2", "n3"), ("n1", "n2", "n3", "n4")])
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_cut_link_when_the_master_dies(nodes: tuple[str, ...], at: int) -> None:
-    """What it said last does not go round among the others: one of them goes."""
+    """A dead master's last word does not go round across a cut link among the others: one of them goes."""
     pairs = list(combinations(nodes[1:], 2))
     cluster = mirrored(*nodes)
     publish(cluster, "n1", b"1")
@@ -273,7 +273,7 @@ def test_the_disks_of_all_mirrors_hang(nodes: tuple[str, ...]) -> None:
 
 
 def test_the_disks_of_all_mirrors_hang_for_a_while() -> None:
-    """Nobody loses its copy for it."""
+    """Mirrors whose disks all hang for a while keep their copies."""
     cluster = mirrored("n1", "n2", "n3")
     for node in ("n2", "n3"):
         cluster[node].is_disk_held = True

@@ -19,7 +19,7 @@ class Disks:
         self.state = DiskState(awaited=8, confirmed=9, mark=7, own=9, is_own_enough=False)
 
     def run(self, seconds: float, has: dict[int, int | None]) -> list[Verdict]:
-        """Until a verdict that isn't a question."""
+        """Run until a verdict that isn't a question."""
         until_s = self.now + seconds
         while self.now < until_s:
             self.now += 1.0
@@ -52,7 +52,7 @@ def test_whose_disk_lacks_it_goes_after_ten_seconds() -> None:
     ],
 )
 def test_nobody_is_asked_if_no_disk_is_waited_for(state: DiskState) -> None:
-    """Nobody waits; all have it; it is the ring that holds it up; the master's disk is enough."""
+    """Members are not asked if no disk holds up anything: nobody waits, all have it, or the ring or the master does."""
     disks = Disks()
     disks.state = state
     assert disks.run(60, {2: 9, 3: 7}) == []

@@ -33,7 +33,7 @@ class Ring:
         self.asked: list[int] = []
 
     def run(self, until_s: float, has: Mapping[int, int]) -> list[Verdict]:
-        """Until a verdict that isn't a question."""
+        """Run until a verdict that isn't a question."""
         while self.now < until_s:
             self.now += 0.5
             age_s = self.now - self.sent_s
@@ -71,7 +71,7 @@ def test_the_first_that_lacks_it_is_evicted_after_ten_seconds() -> None:
 
 
 def test_who_does_not_answer_is_asked_once() -> None:
-    """Or questions would heap up on the way to it."""
+    """A member that does not answer is asked once, or questions would heap up on the way to it."""
     ring = Ring(policy="block")
     ring.run(60, {2: 100})
     ring.run(60, {2: 100})
@@ -86,7 +86,7 @@ def test_an_eviction_is_said_once() -> None:
 
 
 def test_a_new_stall_is_judged_anew() -> None:
-    """Also who never answered the last time is asked again."""
+    """A member that never answered the last time is asked again in a new stall."""
     ring = Ring(policy="block")
     ring.run(60, {2: 100})
     ring.asked.clear()

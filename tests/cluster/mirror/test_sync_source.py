@@ -75,7 +75,7 @@ class Master:
         self.woken += 1
 
     def turn(self) -> list[tuple[int, list[int]]]:
-        """What a turn sends: to whom, and which numbers."""
+        """Run a turn and return what it sends: to whom, and which numbers."""
         before = len(self.sent)
         self.source.turn(self.now)
         return [(member, numbers(chunk)) for member, chunk in self.sent[before:]]

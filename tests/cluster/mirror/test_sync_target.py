@@ -30,7 +30,7 @@ from tests.kit.store_bench import EMBED_MAX_BYTES, Bench
 
 
 class FakeCopy:
-    """What is missing, and what came."""
+    """Holds the numbers that are missing, and records those that came."""
 
     def __init__(self, *missing: range) -> None:
         self.missing: NumberSet | None = NumberSet(missing)
@@ -157,7 +157,7 @@ class Shelf:
 
 
 def once_around(mirror: Mirror, *seqs: int) -> None:
-    """It asks the master for all that it lacks, and gets no more than this."""
+    """Let a mirror ask the master for all that it lacks, and get no more than this."""
     mirror.target.tick(mirror.target.due_at)
     mirror.take()
     mirror.give(*seqs, is_end=True)
@@ -370,7 +370,7 @@ class Pair:
         self.target.inventory_known()
 
     def run(self, turns: int = 10_000) -> None:
-        """Until there is nothing to do but wait for the disk."""
+        """Run until there is nothing to do but wait for the disk."""
         source = self.master.source
         for _ in range(turns):
             while self.pulls:
@@ -488,7 +488,7 @@ def test_w6_a_priority_queue_is_sent_once() -> None:
 
 
 def test_a_missing_message_does_not_hold_up_the_others() -> None:
-    """What only the master's disk has lost."""
+    """A message that only the master's disk has lost does not hold up the others."""
     master = Master(50, batch=8)
     pair = Pair(master)
     lost = master.queue.backlog.take(1)

@@ -131,7 +131,7 @@ def test_where_nothing_is_lost_the_last_master_is_preferred() -> None:
 
 
 def test_all_are_damaged() -> None:
-    """What the best one has is better than nothing, when nobody else can come."""
+    """The best of damaged copies is taken when no other can come."""
     cluster = all_killed()
     damage(cluster, "the folders", "n1")
     damage(cluster, "the end of the journal", "n2")
@@ -187,7 +187,7 @@ def stored_on(cluster: DiskCluster, node: str) -> set[str]:
 
 
 def test_the_other_copies_stay_until_a_mirror_is_synchronised() -> None:
-    """Also on a node that starts again meanwhile, or late, and beside a new one; then they go."""
+    """Other copies stay, also on a node that starts again, until a mirror is synchronised; then they go."""
     cluster = kept_beside_n1()
     uid = record_of(cluster).uid
     kept = {node: stored_uid(uid, copy) for node, copy in cluster.view().kept}
@@ -208,7 +208,7 @@ def test_the_other_copies_stay_until_a_mirror_is_synchronised() -> None:
 
 
 def test_the_other_copies_come_back_when_the_one_that_was_taken_is_forgotten() -> None:
-    """Its disk is lost before anybody has got anything of it. While its node may come back that is waited for."""
+    """Other copies come back when the taken one is forgotten. While its node may come back that is waited for."""
     cluster = kept_beside_n1()
     cluster.crash("n1")
     cluster.advance(60.0)
@@ -220,7 +220,7 @@ def test_the_other_copies_come_back_when_the_one_that_was_taken_is_forgotten() -
 
 
 def test_the_one_that_was_taken_comes_back_before_the_others() -> None:
-    """It has what was confirmed since."""
+    """The copy that was taken has what was confirmed since, and comes back before the others."""
     cluster = kept_beside_n1()
     publish(cluster, "n1", b"41")
     cluster.crash("n1")

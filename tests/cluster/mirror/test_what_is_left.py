@@ -1,4 +1,4 @@
-"""What clients and nodes that went leave behind in the brokers of others: nothing that Python would have to look for.
+"""Clients and nodes that went leave nothing in the brokers of others that Python would have to look for.
 
 Whatever is in a circle of references stays until then, and with it the broker that it refers to.
 """

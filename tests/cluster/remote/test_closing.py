@@ -126,7 +126,7 @@ def test_nothing_is_sent_afterwards(cluster: Cluster) -> None:
 
 
 def test_dead_letters_stay_where_they_died(cluster: Cluster) -> None:
-    """Those whose way to another node has come to its end: the disk has them still, and no turn tries again."""
+    """Dead letters whose way to another node has ended stay: the disk has them still, and no turn tries again."""
     cluster.declare("n1", "graveyard", durable=True)
     arguments = {"x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr("graveyard")}
     cluster.declare("n2", "mortal", arguments, durable=True)

@@ -1,5 +1,6 @@
-"""What is counted where, when the clients of a queue are on another node (management §1.12): all of the queue at its
-home, all of channels and exchanges where the clients are. The firehose is where the clients are, too.
+"""Queues count at home, channels and exchanges where the clients are, also on other nodes (management §1.12).
+
+The firehose is where the clients are, too.
 """
 
 from dataclasses import asdict
@@ -21,7 +22,7 @@ def cluster() -> Cluster:
 
 
 def counted(node: Node) -> dict[str, int]:
-    """What the queue q has counted at its home."""
+    """Return what the queue q has counted at its home, without zeros."""
     return {name: value for name, value in asdict(node.home_queue("q").counters).items() if value}
 
 

@@ -1,5 +1,6 @@
-"""What a consumer that can take messages should have by now is with it before the next method is answered, wherever
-the queue lives: RabbitMQ 3.10.8 shows the same with all these steps in one segment.
+"""Due deliveries reach their consumer before the next method is answered, wherever the queue lives.
+
+RabbitMQ 3.10.8 shows the same with all these steps in one segment.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from tests.kit.cluster import Cluster, client_of
 from tests.kit.world import Client
 
 PLACES = [("n2", "n2"), ("n1", "n1"), ("n1", "n3"), ("n1", "n2"), ("n2", "n1")]
-"""Where the publisher and the consumer are; the queue lives on n2."""
+"""The publisher and the consumer are on these nodes; the queue lives on n2."""
 
 
 @pytest.fixture(params=["single", "mirrored"])
@@ -163,7 +164,7 @@ def test_an_earlier_consumer_has_what_came_before_a_later_one(cluster: Cluster, 
 
 
 def test_the_queue_goes_while_a_channel_closes() -> None:
-    """Its close-ok does not wait for a queue that is no more."""
+    """A channel's close-ok does not wait for a queue that is no more."""
     cluster = Cluster("n1", "n2")
     cluster.declare("n2", "q", durable=True)
     client, other = client_of(cluster["n1"], 1, 2), client_of(cluster["n2"])

@@ -158,7 +158,7 @@ def test_limit_set_after_the_move_minds_no_old_deliveries(cluster: Cluster) -> N
 
 
 def test_no_ack_messages_on_their_way_come_again(cluster: Cluster) -> None:
-    """What the old master gave to a client that needs no acks, and did not see it taken, is redelivered."""
+    """A message that the old master delivered without acks, and that may not have arrived, is redelivered."""
     client = client_of(cluster["n3"], 1)
     client.send(1, BasicConsume(queue="q", consumer_tag="t", no_ack=True))
     client.publish(1, "q", b"1")
@@ -177,7 +177,7 @@ def test_no_ack_messages_on_their_way_come_again(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("how", MOVES)
 def test_consumers_of_this_node_go_away_with_the_master(cluster: Cluster, how: str) -> None:
-    """Of those that hang on the old master's own node only those live whose node does."""
+    """Consumers of the old master's own node live on only if their node does."""
     near, far = client_of(cluster["n1"], 1), client_of(cluster["n3"], 1)
     near.send(1, BasicConsume(queue="q", consumer_tag="near"))
     far.send(1, BasicConsume(queue="q", consumer_tag="far"))

@@ -232,7 +232,7 @@ def test_transaction_waits_for_the_mirrors(cluster: Cluster, node: str) -> None:
 
 @pytest.mark.parametrize("node", ["n1", "n2", "n3"])
 def test_transaction_over_a_move(cluster: Cluster, node: str) -> None:
-    """What it publishes goes to whoever is master at the commit; what it acked was requeued there."""
+    """A transaction's publishes go to whoever is master at the commit; a message that it acked was requeued there."""
     client = client_of(cluster[node], 1)
     client.publish(1, "q", b"0")
     client.send(1, BasicGet(queue="q"))
@@ -397,7 +397,7 @@ def test_channel_closes_while_its_question_is_asked_again(cluster: Cluster) -> N
 
 
 def test_delete_that_the_old_master_had_begun(cluster: Cluster) -> None:
-    """It is answered once, whether the deletion or the move was first."""
+    """A delete is answered once, whether the deletion or the move was first."""
     client = client_of(cluster["n3"], 1)
     client.publish(1, "q", b"1")
     cluster.settle()

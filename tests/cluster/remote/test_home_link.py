@@ -366,7 +366,7 @@ def test_prefetch_of_a_consumer(cluster: Cluster) -> None:
 
 
 def test_several_consumers_share_a_limit_of_one(cluster: Cluster) -> None:
-    """Of local and remote queues; everybody gets served, and never two at once."""
+    """Consumers of local and remote queues share a limit: each gets served, and never two at once."""
     for queue in ("q", "own", "r"):
         fill(cluster, queue, *[queue.encode()] * 10)
     client = client_of(cluster["n1"])

@@ -59,7 +59,7 @@ def down(cluster: Cluster) -> None:
 
 
 def go_on(cluster: Cluster) -> None:
-    """There is a master again."""
+    """Give the queue a master again."""
     cluster.is_ring_held = False
     cluster.settle()
 

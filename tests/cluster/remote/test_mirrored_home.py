@@ -79,7 +79,7 @@ def test_frames_for_a_master_that_has_not_begun_wait(cluster: Cluster) -> None:
 
 
 def test_unsettled(cluster: Cluster) -> None:
-    """What is out: with a channel here, in its transaction, with a client of another node, dead on its way."""
+    """Messages are unsettled with a channel here, in its transaction and with a client of another node."""
     near, far = client_of(cluster["n1"], 1, 2), client_of(cluster["n2"], 1)
     near.publish(1, "q", *[b"%d" % number for number in range(1, 6)])
     for client, channel in ((near, 1), (near, 2), (far, 1)):
@@ -155,7 +155,7 @@ def test_numbers_that_fall_are_a_fault(cluster: Cluster) -> None:
 
 
 def test_late_deliveries_free_the_window_of_their_channel(cluster: Cluster) -> None:
-    """What was on the way from a queue that has moved is off the way for the others that the channel consumes there."""
+    """Deliveries on their way from a queue that has moved are taken off the window of their channel."""
     cluster.declare("n1", "other")
     client = client_of(cluster["n3"], 1)
     for queue in ("q", "other"):

@@ -1,4 +1,4 @@
-"""What gathers in a turn."""
+"""Operations of one turn gather into frames."""
 
 from cluster.remote.frames import FRAME_MAX_BYTES
 from cluster.remote.outgoing_frames import Outbox, OutgoingFrames
@@ -9,7 +9,7 @@ RECORD = QueueRecord("/", "q\udcff", "uid", home="n2")
 
 
 class Link:
-    """Where frames go."""
+    """Gathers the frames that are sent and counts the wakes."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -21,7 +21,7 @@ class Link:
 
 
 def test_one_turn_of_a_queue_is_one_frame() -> None:
-    """And it wakes the broker once."""
+    """All operations of a queue in one turn go in one frame, and the broker is woken once."""
     link = Link()
     outgoing, other = OutgoingFrames(link.outbox, RECORD), OutgoingFrames(link.outbox, None)
     outgoing.operation().unsubscribe = 5

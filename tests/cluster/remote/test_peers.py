@@ -154,7 +154,7 @@ def test_9_1_acks_of_its_deliveries_are_accepted_silently(cluster: Cluster) -> N
 
 @pytest.mark.parametrize("queue", ["d", "t"])
 def test_9_1_publishes_in_flight_are_nacked(cluster: Cluster, queue: str) -> None:
-    """Also where the queue is deleted because its node went."""
+    """Publishes on their way to a node that crashes are nacked, also where its queue is deleted with it."""
     client = client_of(cluster["n1"])
     client.ask(1, ConfirmSelect())
     cluster.is_held = True
@@ -170,7 +170,7 @@ def test_9_1_publishes_in_flight_are_nacked(cluster: Cluster, queue: str) -> Non
 def test_9_1_publishes_in_flight_are_nacked_when_the_node_is_back_at_once(
     cluster: Cluster, queue: str
 ) -> None:
-    """So quickly that nobody saw it go: what counts is the incarnation."""
+    """Publishes in flight are nacked although nobody saw the node go: another incarnation is enough."""
     client = client_of(cluster["n1"])
     client.ask(1, ConfirmSelect())
     cluster.is_held = True
@@ -207,7 +207,7 @@ def test_9_1_the_queue_reappears_with_its_node(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("no_ack", [False, True])
 def test_what_a_lost_front_end_held_goes_back_in_order(cluster: Cluster, no_ack: bool) -> None:
-    """It may have reached clients, so it is redelivered."""
+    """Messages that a lost front end held may have reached clients, so they are redelivered."""
     writer = client_of(cluster["n3"])
     writer.publish(1, "d", *[b"%d" % number for number in range(6)])
     cluster.settle()
@@ -254,7 +254,7 @@ def test_exclusive_use_ends_with_the_node(cluster: Cluster) -> None:
 
 
 def test_a_deletion_under_way_is_not_the_front_ends_life(cluster: Cluster) -> None:
-    """It dies while its deletion is: the queue is deleted all the same."""
+    """A queue is deleted though the front end that asked for it dies meanwhile."""
     client = client_of(cluster["n1"])
     cluster.is_held = True
     client.send(1, QueueDelete(queue="d"))
@@ -290,7 +290,7 @@ def test_a_front_end_may_know_of_a_queue_first(cluster: Cluster) -> None:
 
 
 def test_what_came_for_a_queue_that_never_was_is_dropped(cluster: Cluster) -> None:
-    """Its home knows neither of its creation nor of its deletion; or of both."""
+    """A publish is dropped if its home knows neither of the queue's creation nor of its deletion; or of both."""
     client = client_of(cluster["n1"])
     client.ask(1, ConfirmSelect())
     record = cluster["n2"].broker.catalogue.queue("/", "t")
@@ -359,7 +359,7 @@ def test_nonsense_is_reported_once_and_ends_the_stream(cluster: Cluster) -> None
 
 
 def frames_of_a_busy_day() -> list[tuple[str, str, bytes]]:
-    """What two nodes say to each other in the course of every kind of operation."""
+    """Return the frames that two nodes exchange in the course of every kind of operation."""
     cluster = Cluster("n1", "n2")
     cluster.declare("n2", "d", durable=True)
     sent: list[tuple[str, str, bytes]] = []

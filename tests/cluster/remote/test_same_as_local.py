@@ -91,7 +91,7 @@ class Story:
         return {(type(method), tag) for tag in tags}
 
     def news(self) -> list[tuple[list[Any], list[Any], set[Any]]]:
-        """What each client got: deliveries, everything else in order, and which publishes were settled how."""
+        """Return each client's deliveries, everything else that it got in order, and how its publishes were settled."""
         self.cluster.settle()
         news = []
         for seat, client in enumerate(self.clients):

@@ -1,4 +1,4 @@
-"""What the tests of links share."""
+"""The tests of links share these fixtures."""
 
 from pathlib import Path
 

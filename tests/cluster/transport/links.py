@@ -12,7 +12,7 @@ from cluster.transport.security import Security
 from cluster.transport.transport import Transport
 
 PATIENCE_S = 20.0
-"""What a busy machine may take for something that is immediate."""
+"""A busy machine may take this long for something that is immediate."""
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:

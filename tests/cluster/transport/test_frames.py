@@ -32,7 +32,7 @@ from cluster.transport.stream import Sender
 
 
 def read(reader: FrameReader, data: bytes, room_max: int = 1 << 30) -> Iterable[Frame]:
-    """What a stream does with what comes: as much as the reader has room for, then its frames."""
+    """Read data as a stream does, as much as the reader has room for, and yield its frames."""
     while data:
         room = reader.buffer()
         assert len(room) > 0
@@ -66,7 +66,7 @@ def test_frames_come_as_they_were_sent_however_they_are_cut(sent: list[Frame], r
 
 @given(st.binary(max_size=100), st.integers(0, 10_000), st.integers(0, 7))
 def test_a_bit_that_turned_is_a_fault(payload: bytes, place: int, bit: int) -> None:
-    """Or the end of a frame that never comes; nothing is taken for what it is not."""
+    """A frame with a flipped bit is a fault, or one that never ends; nothing is taken for what it is not."""
     data = bytearray(encode(FrameType.MESSAGE, payload))
     data[place % len(data)] ^= 1 << bit
     with contextlib.suppress(FrameFault):

@@ -96,7 +96,7 @@ def test_who_is_refused(one: Opener, other: Answerer, text: str) -> None:
 
 
 def test_an_answerer_that_does_not_know_the_secret() -> None:
-    """It cannot pretend: the opener checks too."""
+    """An answerer without the secret cannot pretend to have it: the opener checks too."""
     one, other = opener(), answerer(secret=b"guess")
     one.receive_greeting(other.receive_greeting(one.greet()))
     with pytest.raises(HandshakeFailed, match="different cluster secrets"):

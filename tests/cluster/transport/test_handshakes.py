@@ -1,4 +1,4 @@
-"""Which handshakes go on while strangers open more and more."""
+"""The oldest handshakes give way while strangers open more and more."""
 
 from functools import partial
 

@@ -45,7 +45,7 @@ class Scene:
         return self.sender.next_batch()
 
     def received(self) -> int:
-        """What the sender is told, in the end."""
+        """Tell the sender what was received, and return how many bytes are still unacknowledged."""
         for message in self.stream.sent:
             self.sender.acknowledge(message)
         return self.sender.unacknowledged_bytes

@@ -74,7 +74,7 @@ def test_the_messages_of_one_read_are_handed_over_together() -> None:
 
 
 def test_a_handshake_reads_no_further_than_it_asks() -> None:
-    """What follows its last message is there when the stream is opened."""
+    """A handshake leaves what follows its last message to the opened stream."""
 
     async def story() -> None:
         stream, connection = made()
@@ -129,7 +129,7 @@ def test_a_fault_ends_the_stream(data: bytes, text: str) -> None:
 
 
 def test_who_does_not_read_gets_no_answers() -> None:
-    """Else pings would fill the memory."""
+    """A peer that does not read gets no answers, or pings would fill the memory."""
 
     async def story() -> None:
         stream, connection = made()
@@ -165,7 +165,7 @@ def test_silence() -> None:
 
 @pytest.mark.real
 def test_a_loop_that_was_held_takes_nobody_for_silent() -> None:
-    """It looks for an answer again and again, and what has come meanwhile is read in between."""
+    """A loop that was held looks for an answer again and again, and reads what has come in between."""
 
     async def story() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Who is refused, and what a hostile or broken peer can do: little (reliability §5.4, §6)."""
+"""Links refuse wrong identities, and a hostile or broken peer can do little (reliability §5.4, §6)."""
 
 import asyncio
 import contextlib
@@ -260,7 +260,7 @@ def test_a_connection_that_says_nothing_has_to_go() -> None:
 
 
 def test_a_replayed_stream_is_refused() -> None:
-    """What a member has sent proves nothing on another connection: the nonce of the other side is another one."""
+    """A member's messages prove nothing on another connection: the nonce of the other side is another one."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
@@ -352,7 +352,7 @@ def test_a_node_of_protocol_1_reads_why_it_is_refused() -> None:
 
 
 def test_strangers_cannot_fill_the_log() -> None:
-    """What they make up is logged so many times, on one line each."""
+    """Lines about strangers are bounded in number, and each is one line."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first:
@@ -400,7 +400,7 @@ def test_a_member_gets_through_a_flood_of_handshakes(say: str) -> None:
 
 
 def test_a_frame_that_is_too_big() -> None:
-    """It is not even taken: before the handshake a stream gets 16 KiB of memory, behind it some 400 KiB."""
+    """A frame that is too big is not taken: a stream gets 16 KiB of memory before the handshake, then some 400 KiB."""
 
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:
@@ -426,7 +426,7 @@ def test_a_frame_that_is_too_big() -> None:
 
 
 def test_a_call_that_is_too_big() -> None:
-    """It is not even taken."""
+    """A call that is too big is not even taken."""
 
     async def story() -> None:
         async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
@@ -491,7 +491,7 @@ def test_a_peer_that_breaks_the_protocol_is_told_off() -> None:
 
 
 def test_a_node_that_sends_on_a_stream_that_it_has_not_opened() -> None:
-    """It is told off by the one that has."""
+    """A node that sends on a stream of the other side is told off by the one that has opened it."""
 
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:

@@ -97,7 +97,7 @@ def test_another_incarnation_changes_nothing(incarnations: tuple[int, int]) -> N
 
 
 def test_a_late_acknowledgement_of_the_session_before() -> None:
-    """It may be about pieces that were going to be sent again."""
+    """A late acknowledgement may be about pieces that were going to be sent again."""
     sender, receiver = pair()
     begin(sender, receiver)
     for content in (b"1", b"2", b"3"):

@@ -1,4 +1,4 @@
-"""What the tests of the HTTP API share: answers that are expected, waiting for statistics, messages by HTTP."""
+"""The tests of the HTTP API share these helpers: expected answers, waiting for statistics, messages by HTTP."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,7 +15,7 @@ VHOST_REFUSED: Final = {"error": "not_authorised", "reason": "User not authorise
 
 
 def succeeds(answer: Answer, status: int = 200) -> Any:
-    """What came, with the status that is expected."""
+    """Check that an answer has the expected status, and return its JSON."""
     assert answer.status == status, answer
     return answer.json
 
@@ -36,7 +36,7 @@ def is_missing(answer: Answer) -> None:
 
 
 def eventually(look: Callable[[], Any], within: float = STATISTICS_S) -> Any:
-    """What `look` gives once it is true."""
+    """Return what `look` gives once it is true."""
     return wait_until(look, within=within)
 
 

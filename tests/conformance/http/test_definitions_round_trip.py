@@ -184,7 +184,7 @@ def in_order(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def import_into(api: HttpApi, document: dict[str, Any]) -> dict[str, Any]:
-    """What is exported after that."""
+    """Import a document and return what is exported after that."""
     answer = api.post("/definitions", document)
     assert answer.status == 204, answer
     found: dict[str, Any] = api.get("/definitions").json

@@ -142,7 +142,7 @@ def test_predeclared(api: HttpApi, vhost: str) -> None:
 
 
 def test_who_made_predeclared_ones(api: HttpApi, name: Callable[[str], str]) -> None:
-    """Whoever made the vhost; of the first one the broker itself."""
+    """Predeclared exchanges were made by the vhost's creator; those of the first vhost by the broker itself."""
     made = name("made")
     assert api.put(path("vhosts", made)).status == 201
     try:

@@ -45,7 +45,7 @@ def _is_whole(row: Any) -> bool:
 
 
 def test_a_ring(cluster_api: list[HttpApi], mirrored: Mirrored, managed_cluster: Cluster) -> None:
-    """The same whoever is asked."""
+    """Every node gives the same description of a ring."""
     mirrored("ring-one")
     names = {node.name for node in managed_cluster.nodes}
     for api in cluster_api:
@@ -151,7 +151,7 @@ def _moves(api: HttpApi, name: str) -> Any:
 
 
 def test_the_plan_of_a_rebalancing(cluster_api: list[HttpApi], mirrored: Mirrored) -> None:
-    """What POST /rebalance/queues then does."""
+    """The plan of a rebalancing lists the moves that POST /rebalance/queues then does."""
     names = [f"ring-{number}" for number in range(6)]
     mirrored(*names)
     api = cluster_api[1]

@@ -1,4 +1,4 @@
-"""What fits nowhere else (management §1.10, §2.1, §2.5): who calls, names, rebalancing, resets, stubs of plug-ins."""
+"""Callers, names, rebalancing, resets and stubs of plug-ins have no other file (management §1.10, §2.1, §2.5)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

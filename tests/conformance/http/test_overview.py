@@ -180,7 +180,7 @@ def test_without_statistics(api: HttpApi) -> None:
 
 
 def test_who_is_no_monitor_sees_no_nodes(make_manager: Manager) -> None:
-    """The same object without node, listeners, contexts; totals of own vhosts only."""
+    """Users who are no monitors get the overview without node, listeners, contexts; totals of own vhosts only."""
     found = overview(make_manager(None))
     assert not {"node", "listeners", "contexts"} & set(found)
     totals = found["object_totals"]

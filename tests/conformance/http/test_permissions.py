@@ -42,7 +42,7 @@ def test_refused(api: HttpApi, make_user: Callable[..., str], body: Any, reason:
 
 
 def test_expressions(api: HttpApi, make_user: Callable[..., str]) -> None:
-    """Their faults RabbitMQ tells by the codes of its characters."""
+    """RabbitMQ tells faults of expressions by the codes of their characters."""
     user = make_user(None)
     for kind, body in (
         ("permissions", {**ROW, "configure": "("}),

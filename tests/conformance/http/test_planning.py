@@ -169,7 +169,7 @@ def test_only_who_has_the_lock(moves: Moves) -> None:
 
 
 def test_another_policy_ends_a_placement(moves: Moves) -> None:
-    """What a plan wanted was meant for the policy that there was."""
+    """A change of policy ends a placement, as the plan was meant for the policy that there was."""
     free = moves.free
     moves.until_done("add_mirror", to=free)
     moves.until_done("wait_synced", to=free)

@@ -32,7 +32,7 @@ rabbitmq_global_messages_delivered_consume_auto_ack_total rabbitmq_global_messag
 rabbitmq_global_messages_delivered_get_auto_ack_total rabbitmq_global_messages_get_empty_total
 rabbitmq_global_messages_redelivered_total rabbitmq_global_messages_acknowledged_total
 """
-"""What the queries of the official Grafana overview name (§5.1 ●)."""
+"""The queries of the official Grafana overview name these metrics (§5.1 ●)."""
 
 OTHERS: Final = """
 alarms_memory_used_watermark alarms_free_disk_space_watermark alarms_file_descriptor_limit
@@ -88,7 +88,7 @@ FAMILIES: Final = {
 
 
 class Page(NamedTuple):
-    """What a scrape gave.   rows: value by name and labels.   types: by name."""
+    """A page is the answer to a scrape.   rows: value by name and labels.   types: by name."""
 
     status: int
     headers: http.client.HTTPMessage

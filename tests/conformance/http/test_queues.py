@@ -198,9 +198,9 @@ FIELDS = {
     *("messages_unacknowledged_ram", "operator_policy", "policy", "recoverable_slaves", "garbage_collection"),
     *("reductions", "reductions_details", "single_active_consumer_tag", "state"),
 }
-"""Of an idle classic queue without mirrors, in a list."""
+"""An idle classic queue without mirrors has these keys in a list."""
 DETAILS = {"consumer_details", "deliveries", "incoming"}
-"""What the single object has besides."""
+"""The single object has these keys besides."""
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def test_queues_exchanges_bindings_and_messages(run: Run, vhost: str) -> None:
 
 
 def got_messages(run: Run, vhost: str, *words: str) -> list[dict[str, Any]]:
-    """Of the queue q."""
+    """Return messages that were got from the queue q."""
     rows: list[dict[str, Any]] = json.loads(
         run("get", "queue=q", *words, options=("-V", vhost, "-f", "raw_json"))
     )
@@ -188,7 +188,7 @@ def test_connections_are_closed(run: Run, server: Server) -> None:
 
 
 def await_rows(run: Run, what: str, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-    """Those rows of a list, once there are some."""
+    """Return the wanted rows of a list, once there are some."""
     deadline = time.monotonic() + 20.0
     while True:
         rows = [row for row in listed(run, "list", what) if wanted(row)]

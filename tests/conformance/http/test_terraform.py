@@ -1,4 +1,4 @@
-"""What Terraform's provider does with each kind of object: put, look, put again, delete, look (management §1.13)."""
+"""Terraform's provider puts, looks, puts again, deletes and looks, for each kind of object (management §1.13)."""
 
 import urllib.parse
 from collections.abc import Callable

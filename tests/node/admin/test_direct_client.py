@@ -70,7 +70,7 @@ def test_methods_are_answered(world: LiveWorld) -> None:
 
 
 def test_what_is_sent_last_counts_however_full_the_turn_is(world: LiveWorld) -> None:
-    """Who leaves right behind it can't wait for another turn."""
+    """Rejections sent right before a close count even in a full turn: their sender cannot wait for another one."""
     count = 50
 
     async def story() -> None:

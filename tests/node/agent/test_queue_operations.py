@@ -95,7 +95,7 @@ REFUSALS: list[tuple[str, dict[str, Any], int, str]] = [
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
-    """What each of the refusals is answered with."""
+    """Return the answer to each of the refusals, as code and text."""
     found: list[tuple[int, str]] = []
 
     def asks(ask: Asker) -> None:

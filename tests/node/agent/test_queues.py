@@ -1,4 +1,4 @@
-"""What `list_queues` and `list_rings` say of queues, from the metadata and what homes tell."""
+"""`list_queues` and `list_rings` show queues from the metadata and from what their homes tell."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -160,7 +160,7 @@ def test_masters_that_may_move_have_a_synchronised_mirror_elsewhere() -> None:
 
 
 def test_masters_that_have_moved_count_until_others_act() -> None:
-    """Else a node that drains says that all have moved, and nobody does what a master does."""
+    """A master that has moved counts until others act, or a draining node would say too early that all have moved."""
     moving = changed(ALL, TransferMaster(ALL.master, ALL.synced[1]))
     assert moving is not None
     queue = replace(QUEUE, view=moving)

@@ -1,4 +1,4 @@
-"""What the command line shows of a process: its log, its configuration without secrets; documents in parts."""
+"""The command line shows a process's log, its configuration without secrets, and documents in parts."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ from node.io.control import ControlError
 
 
 def test_last_lines(tmp_path: Path) -> None:
-    """Also of a long file, and of one that is no text."""
+    """The last lines are found in a long file and in one that is no text; a missing file is refused."""
     file = tmp_path / "log"
     file.write_bytes(b"".join(b"line %d\n" % number for number in range(100_000)) + b"\xff\n")
     assert last_lines(str(file), 3) == ["line 99998", "line 99999", "\ufffd"]

@@ -1,4 +1,4 @@
-"""What the control socket makes of a row of `node.operations`: arguments taken, refusals told."""
+"""The control socket takes the arguments of a row of `node.operations`, calls it, and tells refusals."""
 
 import asyncio
 from typing import Any

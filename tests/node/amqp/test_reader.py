@@ -442,7 +442,7 @@ def test_dropped_content_is_told_too() -> None:
 
 
 def test_a_bad_content_frame_is_a_fault_only() -> None:
-    """What the client did wrong comes first."""
+    """A content frame without its method gives one event, the client's fault."""
     assert [type(event) for event in watching(header(1)).events] == [Fault]
 
 

@@ -96,7 +96,7 @@ def deaths(properties: Properties) -> list[tuple[object, object, object]]:
 
 
 def test_a_fault_in_one_queue_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left of a turn that one of our own faults broke off is done in the next."""
+    """The rest of a turn that one of our own faults broke off is done in the next."""
     world = World()
     broken, sound = declared(world, "broken"), declared(world, "sound")
     for client, queue in ((broken, "broken"), (sound, "sound")):
@@ -226,7 +226,7 @@ def test_operators_change_what_clients_use(command: Command[object]) -> None:
 
 
 def test_a_queue_declared_anew_is_another_queue() -> None:
-    """What the client still holds of the first must not come back into the second."""
+    """A message held from a deleted queue is not requeued into a new queue of the same name."""
     world = World()
     client = declared(world, "q")
     client.publish(1, "q", b"old")

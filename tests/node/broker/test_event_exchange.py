@@ -82,7 +82,7 @@ def events() -> Events:
 
 
 def same(found: Table, expected: Table) -> None:
-    """The same, and in the same order."""
+    """Check that two tables have the same entries in the same order."""
     assert found == expected
     assert list(found) == list(expected)
 

@@ -1,4 +1,4 @@
-"""What lives follows the catalogue; a policy for very many queues takes more than one turn."""
+"""Live objects follow the catalogue; a policy for very many queues takes more than one turn."""
 
 from node.broker.following import SETTINGS_AT_ONCE
 from node.catalogue.commands import ClearPolicy, DeclareQueue, DeleteQueue, DeleteVhost, PutVhost, SetPolicy
@@ -12,7 +12,7 @@ def many(world: World, count: int, vhost: str = "/") -> None:
 
 
 def with_limit(world: World, limit: int | None) -> int:
-    """How many live queues have the limit."""
+    """Return how many live queues have the limit."""
     queues = world.broker.vhosts["/"].queues.values()
     return sum(isinstance(queue, Queue) and queue.settings.max_length == limit for queue in queues)
 
@@ -58,7 +58,7 @@ def test_a_vhost_that_goes_while_settings_are_due() -> None:
 
 
 def test_settings_of_queues_without_arguments_differ_by_policy() -> None:
-    """What was reckoned for one such queue does not go to those under another policy."""
+    """Settings computed for one queue without arguments are not used for those under another policy."""
     world = World()
     world.submit(SetPolicy("/", "p", "^a", {"max-length": 5}))
     for name in ("a1", "b1", "a2", "b2"):

@@ -227,7 +227,7 @@ def test_a_transaction_is_copied_before_it_commits() -> None:
 
 
 def test_copies_of_copies_are_not_made() -> None:
-    """What was published to the queue of copies by its name is copied as anything else."""
+    """A message published to the queue of copies by name is copied like any other; its copies are not."""
     client, watcher = traced_world()
     client.publish(1, "traces", b"x")
     copies = watcher.received()

@@ -1,4 +1,4 @@
-"""Who may log in, open a vhost, touch a resource (amqp-behaviour §1.3, §1.5, §4.1, §6.6-§6.8)."""
+"""The catalogue decides who may log in, open a vhost, touch a resource (amqp-behaviour §1.3, §1.5, §4.1, §6.6-§6.8)."""
 
 import pytest
 

@@ -280,7 +280,7 @@ def test_refused_value_of_a_quorum_queue(key: str, field: Field, detail: str) ->
     ],
 )
 def test_foreign_key_of_a_quorum_queue(key: str) -> None:
-    """Also when a property is wrong too: arguments come first. [E]"""
+    """A foreign key of a quorum queue is refused even if a property is wrong too: arguments come first. [E]"""
     expected = f"invalid arg '{key}' for queue 'Q' in vhost 'V' of queue type rabbit_quorum_queue"
     assert refusal({**QUORUM, key: long(1)}, durable=False) == expected
 

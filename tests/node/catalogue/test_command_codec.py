@@ -62,7 +62,7 @@ def test_a_field_that_an_older_version_did_not_write_has_its_default() -> None:
 
 
 def test_objects_within_objects() -> None:
-    """Also there a field may be missing, and an unknown one is refused."""
+    """A field may be missing in a nested object too, and an unknown one is refused."""
     text = b'{"command":"SetUserLimits","name":"u","limits":%s}'
     command = decode_command(text % b'{"max_channels":1}')
     assert command.limits == UserLimits(None, 1)  # type: ignore[attr-defined]
@@ -104,7 +104,7 @@ def test_a_whole_queue_with_its_view() -> None:
 
 
 def test_a_view_and_an_offer_of_an_older_version() -> None:
-    """They did not say whether a copy has all."""
+    """Views and offers of an older version do not say whether a copy has all, and are read all the same."""
     view = View(9, (), 0, (), state="down", recoverable=("n2",), copies=(3,), offers=(("n2", 4, 17),))
     record = QueueRecord("/", "q", "u", True, home="n1", view=view, ring_version=9)
     text = encode_command(RestoreQueue(record))

@@ -1,4 +1,4 @@
-"""Which commands change what a restart keeps, and how they are logged (amqp-behaviour §3.5, §7.6)."""
+"""Commands are logged if they change what a restart keeps (amqp-behaviour §3.5, §7.6)."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def test_what_is_logged_replayed_gives_the_durable_part(history: list[Command[An
     [exchange("a"), queue("a"), bind("a", "a"), queue("b", durable=False), bind("a", "b"), unbind("a", "a")]
 )
 def test_exchanges_queues_and_bindings(history: list[Command[Any]]) -> None:
-    """The same with more of them; and what changes nothing durable writes nothing."""
+    """Replaying the log of any history gives its durable part, and what changes nothing durable writes nothing."""
     live, replayed = build(BEGINNING), build(BEGINNING)
     for command in history:
         before = durable_part(live)

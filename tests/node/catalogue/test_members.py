@@ -179,7 +179,7 @@ def test_draining(catalogue: Catalogue) -> None:
 
 
 def test_leases_are_only_told(catalogue: Catalogue) -> None:
-    """And cost no route cache anything."""
+    """Renewed leases cause an event and leave the catalogue's version, so that no route cache is emptied."""
     version = catalogue.version
     sent = ((A, 1, 12.5), (B, 2, 1e9))
     assert events_of(catalogue, RenewLeases(sent)) == [LeasesRenewed(sent)]

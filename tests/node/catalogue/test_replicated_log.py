@@ -129,7 +129,7 @@ def test_a_durable_change_is_answered_when_it_is_synced() -> None:
 
 
 def test_changes_of_nothing_durable_are_answered_at_once() -> None:
-    """Also while durable changes wait; nothing is written."""
+    """A change of nothing durable is answered at once, also while durable ones wait; nothing is written."""
     story = Story()
     story.submit(DURABLE)
     story.take()
@@ -187,7 +187,7 @@ def test_a_broken_disk() -> None:
 
 
 def test_commands_from_within_a_late_answer_wait_for_their_turn() -> None:
-    """The same rule as for those that are answered at once."""
+    """Commands submitted within a late answer wait for their turn, as within an immediate one."""
     story = Story()
     catalogue, told = story.catalogue, story.told
 
@@ -203,7 +203,7 @@ def test_commands_from_within_a_late_answer_wait_for_their_turn() -> None:
 
 
 def test_a_durable_command_from_within_a_reaction() -> None:
-    """It waits for its turn, and is written in its turn."""
+    """A durable command from within a reaction waits for its turn, and is written then."""
     pages = Pages()
 
     def react(events: Sequence[Event]) -> None:

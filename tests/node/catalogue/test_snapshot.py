@@ -42,7 +42,7 @@ def test_an_empty_catalogue_has_no_commands() -> None:
 
 
 def test_a_new_vhost_is_one_command() -> None:
-    """Its seven exchanges come with it."""
+    """A new vhost is one command in a snapshot, which brings its seven exchanges."""
     assert list(snapshot(build([PutVhost("/")]))) == [PutVhost("/")]
 
 
@@ -56,7 +56,7 @@ def test_who_made_a_vhost_is_kept() -> None:
 
 
 def test_transient_and_exclusive_objects_are_not_in_it() -> None:
-    """Nor are the bindings that have one at an end; a queue keeps its uid and arguments."""
+    """Transient and exclusive objects and their bindings are left out; a queue keeps its uid and arguments."""
     kept: list[Command[object]] = [
         PutVhost("/"),
         DeclareExchange("/", "x", "topic", durable=True),
@@ -90,7 +90,7 @@ def test_more_queues_than_a_limit_allows_come_back() -> None:
 
 
 def test_changes_after_it_was_taken_are_not_in_it() -> None:
-    """Its commands are made as they are asked for, but of what was there when it was taken."""
+    """A snapshot makes its commands as they are asked for, but of what was there when it was taken."""
     history: list[Command[object]] = [
         PutVhost("/"),
         PutUser("u", "h", "a"),

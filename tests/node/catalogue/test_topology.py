@@ -23,7 +23,7 @@ _changes: st.SearchStrategy[Command[bool]] = st.one_of(
 
 @given(st.lists(_changes, max_size=8))
 def test_only_what_a_policy_concerns_is_looked_at_again(changes: list[Command[bool]]) -> None:
-    """And that suffices: each queue has the policy that it would have if it were declared now."""
+    """Each queue has the policy that it would get if declared now, though only those concerned are looked at again."""
     catalogue = Catalogue()
     catalogue.apply(PutVhost("v"))
     for name in ("a", "ab", "b", "ba"):

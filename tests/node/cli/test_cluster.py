@@ -84,7 +84,7 @@ class Running:
         return str(found[0])
 
     def end(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait for the end and return the exit code."""
         code = self.process.wait(WAIT_S)
         self.reader.join(WAIT_S)
         return code
@@ -319,7 +319,7 @@ def test_a_killed_supervisor_leaves_nobody_behind(launch: Callable[..., Running]
 @pytest.mark.slow
 @pytest.mark.skipif(bool(why_not("::1", 0)), reason="there is no IPv6")
 def test_a_port_in_use_on_ipv6_is_named(launch: Callable[..., Running]) -> None:
-    """Whoever asks for `localhost` would come to somebody else."""
+    """A port in use on IPv6 is named, or clients that ask for `localhost` would come to another program."""
     base = free_base_port()
     with socket.create_server(("::1", base), family=socket.AF_INET6):
         run = launch(base_port=base)

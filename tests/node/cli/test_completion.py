@@ -15,7 +15,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def completed(text: str, *words: str) -> set[str]:
-    """What bash offers behind these words, of which the last one is begun."""
+    """Return the words that bash offers behind these words, of which the last one is begun."""
     line = " ".join(f"'{word}'" for word in words)
     code = f"{text}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _fluffle; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)

@@ -196,7 +196,7 @@ def test_a_bad_configuration_ends_with_code_78(tmp_path: Path, line: str, said: 
 
 
 def test_a_bad_tls_key_ends_with_code_78(tmp_path: Path) -> None:
-    """What is found out only when the listener opens is the configuration's fault all the same."""
+    """A bad key that is found only when the listener opens is the configuration's fault all the same."""
     certificate = tmp_path / "cert.pem"
     certificate.write_text("not a certificate\n")
     config = tmp_path / "tls.conf"

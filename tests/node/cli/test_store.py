@@ -77,7 +77,7 @@ class DataDir:
 
 
 def metadata_bytes() -> bytes:
-    """What a node writes when the two queues are declared."""
+    """Return the metadata log that a node writes when the two queues are declared."""
     disk, catalogue = SimulatedDisk(), Catalogue()
     metadata = MetadataLog(disk, catalogue)
     metadata.load(lambda command, answer: answer(catalogue.apply(command)), lambda *damage: None)
@@ -106,7 +106,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int
 
 
 def dumped(capsys: pytest.CaptureFixture[str], data: DataDir, *options: str) -> list[dict[str, Any]]:
-    """What `dump` says of a store that is whole."""
+    """Return the rows that `dump` prints for an undamaged store."""
     code, lines, errors = run(capsys, "dump", data.path, *options)
     assert (code, errors) == (0, "")
     return [json.loads(line) for line in lines]
@@ -116,7 +116,7 @@ def dumped(capsys: pytest.CaptureFixture[str], data: DataDir, *options: str) -> 
 
 
 def test_check_says_what_is_there(capsys: pytest.CaptureFixture[str], data: DataDir) -> None:
-    """Of a store that is whole: what the next start will find."""
+    """`check` of a whole store prints what the next start will find."""
     data.segment(enqueue(1, b"a", b"bb"), enqueue(3, b"x", envelope=TRANSIENT))
     data.journal((UID, enqueue(4, b"c")), (UID, remove(1)), (OTHER_UID, enqueue_stored(1, 1, 2)))
     data.write("messages/1.rdq", contents_bytes({1: content(b"x"), 2: content(b"y")}))
@@ -184,7 +184,7 @@ def test_check_without_metadata(capsys: pytest.CaptureFixture[str], data: DataDi
 
 
 def test_check_tells_of_queues_that_are_gone(capsys: pytest.CaptureFixture[str], data: DataDir) -> None:
-    """They are no damage."""
+    """Queues that no longer exist are left over and no damage."""
     data.segment(enqueue(1, b"a"), uid=UNKNOWN_UID)
     code, lines, _ = run(capsys, "check", data.path)
     assert code == 0
@@ -195,7 +195,7 @@ def test_check_tells_of_queues_that_are_gone(capsys: pytest.CaptureFixture[str],
 
 
 def test_dump_gives_each_message(capsys: pytest.CaptureFixture[str], data: DataDir) -> None:
-    """Those in segments first. What a start would not find is left out."""
+    """Messages in segments are dumped first. Those that a start would not find are left out."""
     data.segment(
         enqueue(2, b"bb", b"c"),
         enqueue(1, b"a", envelope=urgent(3), expires_at_ms=5),
@@ -257,7 +257,7 @@ def test_dump_of_one_queue(capsys: pytest.CaptureFixture[str], data: DataDir) ->
 
 
 def test_dump_goes_on_around_damage(capsys: pytest.CaptureFixture[str], data: DataDir) -> None:
-    """And says so."""
+    """`dump` prints the messages around damage and reports the damaged file."""
     data.segment(enqueue(1, b"a"), enqueue(2, b"b"))
     data.flip(f"queues/{UID}/0.idx", 30)
     code, lines, errors = run(capsys, "dump", data.path)
@@ -273,7 +273,7 @@ def test_dump_goes_on_around_damage(capsys: pytest.CaptureFixture[str], data: Da
 def test_a_running_node_is_left_alone(
     capsys: pytest.CaptureFixture[str], data: DataDir, command: str
 ) -> None:
-    """It holds the lock."""
+    """A store whose node holds the lock is left alone."""
     with open(data.path / "lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         code, lines, errors = run(capsys, command, data.path)

@@ -67,7 +67,7 @@ def test_two_alarms() -> None:
 
 
 def test_one_alarm_on_two_nodes() -> None:
-    """It is cleared across the cluster when no node has it any more; another resource's does not matter."""
+    """An alarm is cleared across the cluster when no node has it any more, whatever other resources have."""
     listener = Listener()
     listener.alarms.set("memory")
     listener.alarms.set("memory", "rabbit@there")

@@ -567,7 +567,7 @@ def be_sent_away(client: Client) -> None:
     ],
 )
 def test_nothing_is_left_of_a_connection_that_has_ended(end: Callable[[Client], None]) -> None:
-    """It refers to the whole broker, which would stay too, until Python looks for cycles among what is so old."""
+    """An ended connection leaves nothing: it refers to the broker, which would stay until Python looks for cycles."""
     world = World()
     with no_search_for_cycles():
         client = world.client(1, 2, 3, heartbeat=10)

@@ -1,4 +1,4 @@
-"""What is counted, and what isn't (management §1.12). The numbers are those of RabbitMQ 3.10.8, live."""
+"""Counters have the numbers of a live RabbitMQ 3.10.8 (management §1.12)."""
 
 from dataclasses import asdict
 
@@ -36,7 +36,7 @@ from tests.kit.world import EPOCH_S, Client, World
 
 
 def moved(counters: object) -> dict[str, int]:
-    """What is not 0."""
+    """Return the counters that are not 0."""
     return {name: value for name, value in asdict(counters).items() if value}  # type: ignore[call-overload]
 
 
@@ -57,7 +57,7 @@ def _names(*names: str) -> Field:
 
 
 def _published(body: bytes, count: int) -> bytes:
-    """So many publishes, as one read brings them."""
+    """Return the bytes of `count` publishes, as one read brings them."""
     header = content_header(len(body), Properties())
     return (method_frame(1, BasicPublish(routing_key="q")) + content_frames(1, header, body, 131072)) * count
 

@@ -1,4 +1,4 @@
-"""What a closed channel gives back, by turns."""
+"""A closed channel gives back its messages, consumers and queues by turns."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from tests.kit.world import Client, World
 
 COUNT = 500
 MARGIN_S = 0.006
-"""What else a turn may cost: a piece of 50 deliveries at 0.1 ms."""
+"""A turn may cost this much more: a piece of 50 deliveries at 0.1 ms."""
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_the_answer_waits_for_the_last_piece(world: World) -> None:
 
 
 def test_order_is_kept_for_who_waits_for_the_messages(world: World) -> None:
-    """They come back from the last to the first, and nobody gets any before all are there."""
+    """Messages come back from the last to the first, and no consumer gets any before all are there."""
     client, other = with_unacked(world, 1), world.client()
     other.send(1, BasicConsume(queue="q"))
     other.received()

@@ -7,7 +7,7 @@ from node.scheduling.timers import Timers
 
 
 class Line:
-    """What a heartbeat of two seconds did, by the second; time runs in half intervals."""
+    """Records what a heartbeat of two seconds does, by the second; time runs in half intervals."""
 
     def __init__(self, *, excused: bool = False) -> None:
         self.timers = Timers()

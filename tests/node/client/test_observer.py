@@ -1,4 +1,4 @@
-"""Who is told of what happens."""
+"""Several observers are told of each event in turn."""
 
 from node.client.observer import Observer, Observers
 from tests.kit.world import Diary, World

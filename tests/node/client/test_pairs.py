@@ -1,4 +1,4 @@
-"""What channels count of each queue and each exchange, while somebody asks (a live RabbitMQ 3.10.8)."""
+"""Channels count by queue and by exchange while somebody asks (numbers of a live RabbitMQ 3.10.8)."""
 
 from dataclasses import asdict
 
@@ -45,7 +45,7 @@ def pairs_of(client: Client, number: int = 1) -> ChannelPairs:
 
 
 def counted(pair: object) -> dict[str, int]:
-    """What is not 0."""
+    """Return the counts that are not 0."""
     return {name: count for name, count in asdict(pair).items() if count}  # type: ignore[call-overload]
 
 
@@ -180,7 +180,7 @@ def test_what_is_gone_is_forgotten() -> None:
 
 
 def test_there_is_a_limit_for_a_channel_and_for_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes beyond it is still in the channel's counters."""
+    """Counts beyond the limit of pairs are still in the channel's counters."""
     monkeypatch.setattr(module, "CHANNEL_PAIRS_MAX", 3)
     monkeypatch.setattr(module, "PAIRS_MAX", 5)
     world, client = asked_world()

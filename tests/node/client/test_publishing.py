@@ -1,4 +1,4 @@
-"""What a publish goes through before it reaches queues (amqp-behaviour §4.1; the steps are numbered as there)."""
+"""A publish passes these checks before it reaches queues (amqp-behaviour §4.1; the steps are numbered as there)."""
 
 from collections.abc import Sequence
 

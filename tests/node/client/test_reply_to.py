@@ -39,7 +39,7 @@ def test_every_random_byte_counts() -> None:
 
 @pytest.mark.parametrize("incarnation", [0, 1, 258, 2**63])
 def test_a_name_says_which_start_of_which_node_made_it(incarnation: int) -> None:
-    """So that a replier on another node of the cluster finds the way."""
+    """A reply name tells the incarnation that made it, so that a replier on another node finds the way."""
     name = ReplyConsumers().add("t", CHANNEL, bytes(range(ENTROPY_BYTES)), incarnation).name
     assert incarnation_of(name) == incarnation
 

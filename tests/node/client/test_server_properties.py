@@ -1,4 +1,4 @@
-"""What `connection.start` says of us: amqp-behaviour §1.2."""
+"""`connection.start` carries the server properties of amqp-behaviour §1.2."""
 
 from node.amqp.field_table import longstr
 from node.broker.broker import Broker

@@ -26,7 +26,7 @@ from tests.kit.world import Client, World
 
 COUNT = WIDE_COST + 1500
 PART_S = 0.010
-"""What a part costs: 500 queues at 20 us each."""
+"""A part costs this much: 500 queues at 20 us each."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def turn(world: World) -> float:
 
 
 def bodies(world: World, queue: str) -> list[bytes]:
-    """What is in a queue."""
+    """Take all messages from a queue and return their bodies."""
     reader, found = world.client(), []
     while True:
         reader.send(1, BasicGet(queue=queue, no_ack=True))

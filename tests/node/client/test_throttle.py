@@ -323,7 +323,7 @@ def test_flow_is_shown_for_a_while(world: World, client: Client) -> None:
 
 
 def test_publishers_go_on_in_turn(world: World) -> None:
-    """Who waited longest goes first; when it is too much again, the rest waits on."""
+    """The publisher that has waited longest goes on first; when there is too much again the rest wait on."""
 
     class SmallStorage(MemoryStorage):
         limit = 0

@@ -24,7 +24,7 @@ def admission(*, cluster_id: str = "c1", is_current: bool = True) -> Admission:
 
 @pytest.mark.parametrize("incarnation", [0, 5, 6])
 def test_a_member_is_let_in(incarnation: int) -> None:
-    """Also one that is about to start anew, and one whose start we have not heard of yet."""
+    """A member is admitted also if it is about to start anew, or if its start is not yet known here."""
     assert admission().refusal(Hello(incarnation=incarnation)) is None
 
 

@@ -71,7 +71,7 @@ class Node:
 
 
 def test_a_node_that_lost_its_metadata_makes_no_cluster(tmp_path: Path) -> None:
-    """Its messages say that it belonged to one."""
+    """A node without metadata makes no cluster if its messages say that it belonged to one."""
     (tmp_path / STORE_FILE).touch()
     with pytest.raises(DataDirectoryError, match="belonged to a cluster"):
         Node(tmp_path, 1).form()
@@ -79,7 +79,7 @@ def test_a_node_that_lost_its_metadata_makes_no_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has", [METADATA_LOG, REMOVED_RAFT])
 def test_a_node_that_belonged_to_none_may_make_one(tmp_path: Path, has: str) -> None:
-    """It has its own metadata, or was taken out of its cluster."""
+    """A node may make a cluster if it has its own metadata or was taken out of its cluster."""
     (tmp_path / STORE_FILE).touch()
     (tmp_path / has).touch()
     assert Node(tmp_path, 1).form() == 1

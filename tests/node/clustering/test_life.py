@@ -94,7 +94,7 @@ def run(scene: Callable[[FakeCluster], Coroutine[Any, Any, None]]) -> FakeCluste
 
 @pytest.mark.parametrize("unknown", [NO_OUTCOME, REPLACED])
 def test_catching_up_goes_on_when_an_answer_is_unknown(unknown: Refused) -> None:
-    """What it asks for changes nothing, so that it may be asked for again."""
+    """The command of catching up changes nothing, so it is submitted again after an unknown answer."""
 
     async def scene(cluster: FakeCluster) -> None:
         cluster.barriers = [unknown, unknown, True]
@@ -163,7 +163,7 @@ def test_a_stop_ends_the_tries() -> None:
 
 @pytest.mark.parametrize("unknown", [NO_OUTCOME, REPLACED])
 def test_a_life_that_may_have_begun_is_lost(unknown: Refused) -> None:
-    """It may count as up, and its broker may have heard of that: another broker has to begin."""
+    """A life that may have begun counts as up for others, so another broker has to begin."""
 
     async def scene(cluster: FakeCluster) -> None:
         cluster.incarnations = [unknown, 7]

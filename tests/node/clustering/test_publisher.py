@@ -1,4 +1,4 @@
-"""What a node tells the others: at once when it is new, never twice."""
+"""A node tells the others of news at once, and never twice."""
 
 import asyncio
 from collections.abc import Callable

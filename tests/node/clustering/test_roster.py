@@ -1,4 +1,4 @@
-"""What a node knows of itself and of the members: from its file at first, from the metadata once it has them."""
+"""A node knows itself and the members from its file at first, from the metadata once it has them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -7,7 +7,7 @@ from tests.node.config.test_management import load, problems
 
 
 def test_it_is_off_unless_somebody_says_so() -> None:
-    """Whoever doesn't use it does not pay for it."""
+    """Telemetry is off by default, so that those who don't use it do not pay for it."""
     assert load().telemetry == TelemetryConfig(directory="/var/lib/fluffle/rabbit@box/telemetry")
 
 

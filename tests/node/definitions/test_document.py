@@ -1,4 +1,4 @@
-"""What is read of definitions documents, and what is refused (management §2.2; RabbitMQ 3.10.8's answers)."""
+"""Definitions documents are read or refused with RabbitMQ 3.10.8's answers (management §2.2)."""
 
 from typing import Any
 

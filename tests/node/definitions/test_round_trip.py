@@ -50,7 +50,7 @@ def test_what_http_exports_comes_back_as_it_was() -> None:
 
 
 def test_so_does_what_the_command_line_exports() -> None:
-    """But for `internal` of exchanges, which 3.10.8 leaves out there, and its pairs, which are objects with us."""
+    """The command line's export is as recorded but for `internal` (not in 3.10.8's) and pairs that are objects here."""
     document, found = recorded("cli"), export(imported("cli").catalogue, STAMP, is_full=True)
     for exchange in found["exchanges"]:  # type: ignore[union-attr]
         del exchange["internal"]  # type: ignore[union-attr]

@@ -343,7 +343,7 @@ def test_a_balancer_that_says_nothing_is_refused_at_the_handshake_time_out(
 
 @pytest.mark.slow
 def test_a_health_check_that_leaves_before_its_header_is_no_error(behind_balancer: ServerThread) -> None:
-    """It is gone: nothing is to be refused when the time is up."""
+    """A health check that has left before its header is refused nothing when the time is up."""
     socket.create_connection((behind_balancer.host, behind_balancer.port), NOISE_S).close()
     time.sleep(1.3)
     assert behind_balancer.refusals == []
@@ -393,7 +393,7 @@ def unsent(server: ServerThread) -> list[int]:
 
 @pytest.mark.slow
 def test_a_slow_consumer_stops_only_its_own_consumers(narrow: ServerThread) -> None:
-    """It takes what fits its buffers; the rest goes to the consumer beside it, and what it has comes in order later."""
+    """A slow consumer takes what fits its buffers, in order; the rest goes to the consumer beside it."""
     slow, quick, publisher = Connection(narrow), Connection(narrow), Connection(narrow)
     channel = publisher.channel(1)
     queue = channel.declare()
@@ -478,7 +478,7 @@ def flood_until_full(server: ServerThread, client: Connection, asked: bytes) -> 
 def test_a_client_that_never_reads_is_no_longer_read_from(
     narrow: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has coming is bounded; when it reads after all it gets every answer, in order."""
+    """Replies to a client that never reads are bounded; when it reads after all it gets every answer, in order."""
     most = 4 * 2**20
     monkeypatch.setattr("node.io.client_socket.UNREAD_REPLIES_MAX_BYTES", most)
     client = Connection(narrow)

@@ -85,7 +85,7 @@ def test_short_writes_are_continued(
     [(0, 4, b"0123"), (4, TO_THE_END, b"456789"), (8, 10, b"89"), (10, 1, b""), (20, TO_THE_END, b"")],
 )
 def test_reads(directory: DataDirectory, offset: int, size: int, expected: bytes) -> None:
-    """What is asked for, or less where the file ends; `then` makes the result."""
+    """A read returns the bytes asked for, or fewer where the file ends; `then` makes the result."""
     directory.execute(Append("f", [b"0123456789"]))
     assert directory.execute(Read("f", offset, size)) == expected
     assert directory.execute(Read("f", offset, size, then=len)) == len(expected)
@@ -175,7 +175,7 @@ def test_names_change_while_files_are_open(directory: DataDirectory) -> None:
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_file_that_was_removed_by_others(directory: DataDirectory, is_open: bool) -> None:
-    """What is written to it would be gone without a word, so the disk counts as failed."""
+    """Writes to a file that others removed would be lost without a word, so the disk counts as failed."""
     directory.execute(Append("f", [b"ab"]))
     os.unlink(f"{directory.path}/f")
     if is_open:
@@ -218,7 +218,7 @@ def test_paths_stay_inside(directory: DataDirectory, step: Callable[[str], Step]
 
 
 def test_a_file_in_the_place_of_a_directory(directory: DataDirectory) -> None:
-    """It has no names in it, and is removed."""
+    """A file in the place of a directory has no names in it, and is removed with it."""
     directory.execute(Append("f", [b"x"]))
     assert directory.names("f") == []
     directory.execute(RemoveTree("f"))
@@ -253,7 +253,7 @@ def outcome(disk: DataDirectory | SimulatedDisk, step: Step) -> object:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(STEPS, max_size=25))
 def test_the_simulation_does_the_same(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> None:
-    """What the store's tests find out with the disk in memory holds for the real one."""
+    """The simulated disk has the outcome of the real one at each step, so the store's tests hold for both."""
     real = open_data_directory(str(tmp_path_factory.mktemp("real")), files_max=2)
     simulated = SimulatedDisk()
     for step in steps:
@@ -295,7 +295,7 @@ def test_closing_gives_everything_back(tmp_path: Path) -> None:
 def test_files_that_rest_make_room_for_descriptors(
     directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When sockets have taken them all, a file is opened at the cost of others; without others it fails."""
+    """When sockets have taken all descriptors a file is opened at the cost of others; without others it fails."""
     for name in "abc":
         directory.execute(Append(name, [b"x"]))
     free = 0
@@ -350,7 +350,7 @@ def test_nothing_remains_of_an_append_without_room(
 def test_half_an_append_that_stays_is_another_error(
     directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must not look like a full disk, after which one tries again."""
+    """Half an append that stays must not look like a full disk, after which one tries again."""
 
     def full(*arguments: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -384,7 +384,7 @@ def test_an_older_longer_process_id_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_missing_directories_are_made_for_us_only(tmp_path: Path) -> None:
-    """Also those above."""
+    """Missing directories, also those above, are made with mode 0700."""
     open_data_directory(str(tmp_path / "a" / "b")).close()
     assert [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("a", "a/b")] == [0o700, 0o700]
 
@@ -416,7 +416,7 @@ def test_a_lock_that_the_system_does_not_have(tmp_path: Path, monkeypatch: pytes
 
 
 def test_reading_takes_no_lock_and_changes_nothing(tmp_path: Path) -> None:
-    """It also works beside a node."""
+    """Opening for reading takes no lock, works beside a node and cannot write."""
     (tmp_path / "f").write_bytes(b"content")
     assert not is_locked(str(tmp_path))
     reader = open_for_reading(str(tmp_path))
@@ -434,7 +434,7 @@ def test_reading_takes_no_lock_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_reading_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    """It is not made."""
+    """A directory that is not there is not made for reading."""
     with pytest.raises(DataDirectoryError, match=r"cannot be read: No such file or directory$"):
         open_for_reading(str(tmp_path / "no"))
     assert not (tmp_path / "no").exists()

@@ -87,7 +87,7 @@ class Client:
         )
 
     async def until(self, name: str) -> Any:
-        """What was told of `name`, once it was."""
+        """Wait until `name` is told of, and return what was told."""
         while name not in dict(self.told):
             self._changed.clear()
             await asyncio.wait_for(self._changed.wait(), TIMEOUT_S)
@@ -160,7 +160,7 @@ def test_jobs_are_executed_and_answered_in_order(tmp_path: Path) -> None:
 def test_pending_bytes_are_those_of_appends_not_yet_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of jobs that fail."""
+    """Pending bytes are those of appends that are not yet executed, also in jobs that fail."""
 
     async def body(client: Client) -> None:
         gate = Gate()
@@ -272,7 +272,7 @@ def test_drain_waits_for_what_answers_bring_up(tmp_path: Path) -> None:
 
 
 def test_close_executes_and_answers_what_there_is(tmp_path: Path) -> None:
-    """Then the directory is free for another node, and the thread is gone."""
+    """Closing a disk executes its jobs, frees the directory for another node and ends the thread."""
 
     async def body() -> None:
         before = set(threading.enumerate())
@@ -320,7 +320,7 @@ def test_a_disk_that_hangs_is_not_drained_for_ever(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_is_closed_stops_no_job(tmp_path: Path) -> None:
-    """Nobody can be told, but what was submitted is executed."""
+    """Jobs that were submitted are executed though their loop is closed and cannot be told."""
     gate = Gate()
     disk = FileDisk.open(str(tmp_path))
     disk.run([Append("f", [b"x"])])
@@ -370,7 +370,7 @@ def test_a_full_disk_stalls_and_goes_on(
 
 
 def test_a_job_goes_on_where_it_found_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first steps are not executed again."""
+    """A job that found no room goes on where it was; its first steps are not executed again."""
     room = Room(monkeypatch)
 
     async def body(client: Client) -> None:
@@ -400,7 +400,7 @@ def test_a_job_goes_on_where_it_found_no_room(tmp_path: Path, monkeypatch: pytes
 def test_what_reads_and_removes_goes_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Step
 ) -> None:
-    """Where no waiting job needs what it touches; bytes that are in a file already stay what they are."""
+    """Reads and removals go ahead unless a waiting job needs what they touch; bytes in a file stay what they are."""
     room = Room(monkeypatch)
 
     async def body(client: Client) -> None:
@@ -512,7 +512,7 @@ def test_too_many_open_files_are_waited_for(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_end_of_the_node_does_not_wait_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What finds none fails, and so does all that comes after it."""
+    """A job that finds no room while the node ends fails, and so do all that come after it."""
     room = Room(monkeypatch)
 
     async def body(client: Client) -> None:
@@ -555,7 +555,7 @@ def fail(*arguments: Any) -> None:
 def test_an_error_of_writing_breaks_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """That job and every later one that writes fail, be the error gone or not; reading goes on."""
+    """After an error of writing that job and all later ones that write fail, be it gone or not; reading goes on."""
     steps = {
         "fdatasync": Sync("f"),
         "fsync": SyncDir(""),
@@ -585,7 +585,7 @@ def test_an_error_of_writing_breaks_the_disk(
 
 
 def test_a_sync_without_room_breaks_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pages may be gone: another sync that succeeds would say nothing."""
+    """A failed sync may have lost its pages: another sync that succeeds would say nothing, so the disk is broken."""
 
     async def body(client: Client) -> None:
         def full(fd: int) -> None:
@@ -622,7 +622,7 @@ def test_an_error_of_reading_fails_its_job_only(tmp_path: Path) -> None:
 
 
 def test_a_tool_reads_beside_a_node(tmp_path: Path) -> None:
-    """It sees the files, says that a node runs, and cannot write."""
+    """A tool beside a node sees its files, says that a node runs, and cannot write."""
     node = FileDisk.open(str(tmp_path))
     node.run([Append("f", [b"content"])])
     disk = ReadOnlyDisk(str(tmp_path))

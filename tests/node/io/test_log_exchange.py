@@ -42,7 +42,7 @@ class Log:
             call()
 
     def take(self) -> list[Received]:
-        """What came, in as many turns as it takes."""
+        """Return what came, after as many turns as it takes."""
         while self.calls:
             self.turn()
         return self.watcher.received()
@@ -147,7 +147,7 @@ def test_what_waits_is_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_publishing_says_nothing_of_itself(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is logged while a line is published would bring the next, and so on."""
+    """A line logged while another is published is not published, as it would bring the next, and so on."""
     put = log.world.broker.intake.put
 
     def noisy(*what: Any) -> Any:

@@ -33,7 +33,7 @@ def test_what_happens_to_a_mirrored_queue(
 def test_strangers_write_so_many_lines_and_no_more(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How many were left out is told when a new minute begins; who has logged in is always told of."""
+    """The number of omitted lines is told when a new minute begins; users who have logged in are always told of."""
     monkeypatch.setattr(logging.getLogger("fluffle"), "propagate", True)
     monkeypatch.setattr(log_observer, "STRANGERS_LINES_MAX", 10)
     world, observer = World(), LogObserver()

@@ -11,7 +11,7 @@ from node.io.loop_lag import SAMPLE_S, LoopLag
 
 
 def test_the_longest_until_it_is_taken() -> None:
-    """Of what was told and of a late timer."""
+    """The longest lag, of what was told and of a late timer, stays until it is taken."""
 
     async def story() -> None:
         lag = LoopLag()
@@ -52,7 +52,7 @@ def test_each_who_watches_misses_nothing(steps: list[float | str]) -> None:
 
 
 def test_what_was_before_counts_for_nobody() -> None:
-    """Who begins to watch sees what comes, and the timer ends with the last."""
+    """A watcher sees only what comes after it began, and the timer ends with the last watcher."""
 
     async def story() -> None:
         lag = LoopLag()

@@ -1,4 +1,4 @@
-"""What is kept of what becomes of mirrored queues."""
+"""The newest events of mirrored queues are kept within bounds, and repeated ones are counted."""
 
 from node.client.observer import MirrorEvent
 from node.io.log_observer import LogObserver

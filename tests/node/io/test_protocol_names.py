@@ -1,4 +1,4 @@
-"""What a protocol is called (management §1.11, §3.2)."""
+"""Protocols have RabbitMQ's names (management §1.11, §3.2)."""
 
 import pytest
 

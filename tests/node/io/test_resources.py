@@ -89,7 +89,7 @@ class Trimmer(HeapTrimmer):
 
 
 def test_the_resident_set_is_of_this_process() -> None:
-    """It grows with what the process takes, and is less than the machine has."""
+    """The resident set grows with what the process takes, and is less than the machine has."""
     before = rss_bytes()
     with mmap(-1, 64 * MIB) as block:  # not of the heap, which may have as much to spare
         block.write(bytes(64 * MIB))
@@ -148,12 +148,12 @@ def test_limits_of_control_groups(groups: str, files: dict[str, str], limits: li
 
 @given(st.text(max_size=80), st.text(max_size=10))
 def test_any_text_in_proc_gives_limits(groups: str, content: str) -> None:
-    """What we don't understand is no limit."""
+    """Any text in /proc gives whole numbers as limits; what cannot be understood is no limit."""
     assert all(isinstance(limit, int) for limit in cgroup_limits(groups, lambda path: content))
 
 
 def test_free_disk_space(tmp_path: Path) -> None:
-    """Of the file system that a path is on."""
+    """Free disk space is that of the file system that a path is on."""
     assert 0 < free_disk_bytes(str(tmp_path)) < 1 << 60
     with pytest.raises(FileNotFoundError):
         free_disk_bytes(str(tmp_path / "no"))
@@ -171,7 +171,7 @@ def test_free_disk_space(tmp_path: Path) -> None:
     ],
 )
 def test_watermark(options: MemoryOptions, limit: int) -> None:
-    """Of 10 GiB."""
+    """A watermark is a limit in bytes, here of 10 GiB."""
     assert watermark_bytes(options, 10 * GIB) == limit
 
 
@@ -209,7 +209,7 @@ def test_the_memory_alarm() -> None:
 
 
 def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
-    """So that what a flood brings between two looks is little beside the watermark."""
+    """Memory is read more often the less is left, so that a flood brings little between two looks."""
     clock, told = Clock(), Recorder()
     options = MemoryOptions(watermark_absolute_bytes=1000 * MIB)
 
@@ -227,7 +227,7 @@ def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
 
 
 def test_memory_is_looked_at_as_often_as_configured() -> None:
-    """And at once at the start."""
+    """The monitor reads memory at once at the start, then at the configured interval."""
     clock, told = Clock(), Recorder()
     options = MemoryOptions(watermark_relative=0.0, monitor_interval_s=0.5)
     monitor = MemoryMonitor(options, told, total_bytes=1000, rss=lambda: 1, trimmer=Trimmer())
@@ -237,7 +237,7 @@ def test_memory_is_looked_at_as_often_as_configured() -> None:
 
 
 def test_memory_thresholds() -> None:
-    """Of 40 % of the memory, messages go to disk above half."""
+    """Messages go to disk above half of the watermark, which is 40 % of the memory."""
     monitor = MemoryMonitor(MemoryOptions(), Recorder(), total_bytes=1000, rss=lambda: 1, trimmer=Trimmer())
     assert (monitor.limit_bytes, monitor.paging_bytes) == (400, 200)
     monitor.set_limit(MemoryOptions(watermark_relative=0.6))

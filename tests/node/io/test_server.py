@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real
 SHUTDOWN_TEXT = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 
 NOISE_S = 8.0
-"""What a busy machine may add to a time that is bounded."""
+"""A busy machine may add this much to a time that is bounded."""
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ class TransportOfNobody:
 
 
 def test_a_peer_that_was_gone_before_we_accepted_it_is_dropped(server: ServerThread) -> None:
-    """Else its file descriptor would be ours for ever."""
+    """A peer that was gone before it was accepted is dropped, or its file descriptor would stay open for ever."""
     client_socket = ClientSocket(server.server)
     with socket.socket() as sock:
         transport = TransportOfNobody(sock)
@@ -151,7 +151,7 @@ def test_stop_closes_the_listeners_first(server: ServerThread) -> None:
 
 
 def test_stop_requeues_and_deletes_as_any_end_does(server: ServerThread) -> None:
-    """What a client held is back in its queue, exclusive queues are gone, before the node is."""
+    """Messages that a client held are back in their queue, and exclusive queues are gone, before the node is."""
     client = Connection(server)
     channel = client.channel(1)
     channel.declare("kept", durable=True)
@@ -195,7 +195,7 @@ def test_stop_is_bounded_however_little_a_client_reads(server: ServerThread) -> 
 
 
 def test_stop_ends_those_who_are_still_shaking_hands(server: ServerThread) -> None:
-    """There is no connection.close before connection.open (amqp-behaviour §1.8)."""
+    """A connection that is still shaking hands ends without connection.close (amqp-behaviour §1.8)."""
     silent = socket.create_connection((server.host, server.port), 10.0)
     half = socket.create_connection((server.host, server.port), 10.0)
     half.sendall(PROTOCOL_HEADER[:4])

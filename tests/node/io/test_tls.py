@@ -149,7 +149,7 @@ def test_what_cannot_be_used_is_named(options: TlsOptions, change: dict[str, Any
 
 @pytest.fixture(scope="module")
 def certificate(authority: Authority, options: TlsOptions) -> Any:
-    """Of a client with several names of each kind, as the server sees it."""
+    """Return a client's certificate with several names of each kind, as the server sees it."""
     client = authority.issue(
         [("C", "DE"), ("O", "Acme, Inc."), ("OU", "Bücher"), ("CN", "alice"), ("CN", "second")],
         [

@@ -1,4 +1,4 @@
-"""Who calls; management §1.0 "Responses", §2.1."""
+"""Callers are known by header, tag and address, and guessers are refused; management §1.0 "Responses", §2.1."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""Until when certificates are valid (RFC 5280 §4.1), held against a library that knows all of X.509."""
+"""Certificates end when RFC 5280 §4.1 says, held against a library that knows all of X.509."""
 
 import datetime
 from collections.abc import Callable

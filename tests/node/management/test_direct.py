@@ -1,4 +1,4 @@
-"""What the broker's refusals become over HTTP (management §1.0 "Responses", §2.1)."""
+"""Each refusal of the broker becomes a response over HTTP (management §1.0 "Responses", §2.1)."""
 
 import pytest
 

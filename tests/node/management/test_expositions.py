@@ -84,7 +84,7 @@ def test_nothing_is_held_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_who_asked_first_may_leave() -> None:
-    """Whoever waits makes the page."""
+    """A page is made for those who still wait, though the first to ask has left."""
 
     async def story() -> None:
         world = World()

@@ -1,4 +1,4 @@
-"""What a node is and uses (management §1.2)."""
+"""A node tells what it is and what it uses (management §1.2)."""
 
 from dataclasses import replace
 from typing import Any
@@ -167,7 +167,7 @@ def test_memory_adds_up() -> None:
     ],
 )
 def test_enabled_plugins(plugins: tuple[str, ...] | None, is_on: bool, expected: list[str]) -> None:
-    """What the file says, or what is on."""
+    """The enabled plug-ins are those in the file, or those that are on."""
     config = replace(
         MonitorSite().config,
         enabled_plugins=plugins,

@@ -50,7 +50,7 @@ async def in_pieces(call: Call) -> Reply:
 
 
 WORKING: list[str] = []
-"""What works on a request that takes for ever, and how it ended."""
+"""Requests that take for ever write here that they work and how they ended."""
 
 
 async def for_ever(call: Call) -> Reply:

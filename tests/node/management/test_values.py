@@ -1,4 +1,4 @@
-"""What stands in bodies (management §1.0, §2.4)."""
+"""Values in bodies are read, or refused with a reason (management §1.0, §2.4)."""
 
 from typing import Any
 

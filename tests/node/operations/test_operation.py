@@ -1,4 +1,4 @@
-"""How the rows of operations name their arguments, and that those are their functions'."""
+"""Rows of operations name their arguments, and those are their functions'."""
 
 import inspect
 
@@ -51,7 +51,7 @@ def test_arguments() -> None:
 
 @pytest.mark.parametrize(("row", "places"), ROWS)
 def test_a_function_takes_the_arguments_of_its_row(row: Operation, places: list[object]) -> None:
-    """It has a parameter for each, and needs nothing else."""
+    """A function has a parameter for each argument of its row, and needs nothing else."""
     [function] = [getattr(place, row.function) for place in places if hasattr(place, row.function)]
     first, *others = inspect.signature(function).parameters.values()
     assert first.name in ("admin", "self")
@@ -61,7 +61,7 @@ def test_a_function_takes_the_arguments_of_its_row(row: Operation, places: list[
 
 
 def test_rows_say_what_their_commands_are_for() -> None:
-    """Those without help are no commands: HTTP has a place for them, or a command that is more than one question."""
+    """Rows without help are no commands: HTTP has a place for them, or a command that is more than one question."""
     rows = [row for table, _ in TABLES for row in table.rows]
     assert [row.name for row in rows if row.help.endswith(".")] == []
     assert {row.name for row in rows if not row.help} == {

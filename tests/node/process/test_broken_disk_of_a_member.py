@@ -63,7 +63,7 @@ def test_a_node_whose_disk_fails_ends_and_the_others_go_on(
 
 
 def test_a_node_whose_disk_hangs_stops_within_a_bound(nodes: tuple[list[MemberProcess], FaultyDisk]) -> None:
-    """It tells what it did not write, and does not call that safe."""
+    """A node whose disk hangs tells what it did not write, and does not call that safe."""
     (first, second, _), disk = nodes
     disk.hang("sync", *FOLDERS)
     channel_to(second).basic_publish("", "ha", b"hangs", pika.BasicProperties(delivery_mode=2))

@@ -1,4 +1,4 @@
-"""What each operation of the control socket answers in each phase of a node's life: a table, and no phase kills it."""
+"""Each operation of the control socket has its answer in each phase of a node's life, and no phase kills it."""
 
 import asyncio
 import tempfile
@@ -23,7 +23,7 @@ ANSWER_S: Final = 30.0
 
 WAITS_S: Final = 0.5
 """For one that does not come."""
-"""How long an operation may take before it counts as one that waits."""
+"""An operation that takes longer counts as one that waits."""
 
 Phase = Callable[[Path], AbstractAsyncContextManager[Agent]]
 
@@ -111,7 +111,7 @@ async def starting(directory: Path) -> AsyncIterator[Agent]:
 
 @asynccontextmanager
 async def waiting(directory: Path) -> AsyncIterator[Agent]:
-    """It looks for a cluster that another node is to make, which is not there."""
+    """Give an agent that looks for a cluster which another node is to make and which is not there."""
     nodes = (SeedNode("t0@localhost", "127.0.0.1:1"), SeedNode(NAME, "127.0.0.1:2"))
     options = ClusterOptions(
         listen=Address("127.0.0.1", 0), formation_nodes=nodes, discovery_retry_interval_s=0.05
@@ -263,7 +263,7 @@ ABOUT_PHASES: Final = ("this command requires", "this command is too early", END
 
 
 async def answer(agent: Agent, operation: str, expected: str) -> str:
-    """How an operation ends: done, also by a refusal for another reason; waits; or refused for the phase, by a text."""
+    """Return how an operation ends: done (or refused for another reason), waiting, or the text refusing the phase."""
     arguments = ARGUMENTS.get(operation, EVERYTHING)
     within_s = WAITS_S if expected == WAITS else ANSWER_S
     try:

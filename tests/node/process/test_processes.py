@@ -45,7 +45,7 @@ def channel_to(node: MemberProcess) -> "pika.adapters.blocking_connection.Blocki
 def how_it_ends(
     channel: "pika.adapters.blocking_connection.BlockingChannel",
 ) -> pika.exceptions.ConnectionClosedByBroker:
-    """How the broker closes the connection."""
+    """Return the error with which the broker closes the connection."""
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
         channel.connection.process_data_events(10)
     return closed.value
@@ -307,7 +307,7 @@ def test_a_ram_node_is_not_the_first(cluster: ClusterProcesses) -> None:
 
 
 def test_a_plain_node_takes_its_queues_into_a_cluster(cluster: ClusterProcesses) -> None:
-    """What a node has kept by itself is there when it becomes clusterable."""
+    """Queues and messages that a plain node has kept are there when it becomes clusterable."""
     node = cluster.make("n1", is_plain=True)
     node.start()
     declare(node, "q", bodies=2)
@@ -468,7 +468,7 @@ def test_who_was_forgotten_offline_stays_apart(cluster: ClusterProcesses) -> Non
 
 
 def test_a_node_that_lost_its_metadata_makes_no_second_cluster(cluster: ClusterProcesses) -> None:
-    """It is the first of the list, and the others are silent for longer than it looks for them."""
+    """The first of the list makes no second cluster, though others are silent for longer than it looks for them."""
     first, *others = nodes = cluster.formed("n1", "n2", "n3")
     declare(first, "q", bodies=1)
     for node in nodes:

@@ -15,14 +15,14 @@ from node.process.supervisor import Supervisor
 
 
 class Ring:
-    """It refers to itself, as brokers do."""
+    """A ring refers to itself, as brokers do."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 class Script:
-    """What starts and stops, and what became of it."""
+    """Starts and stops nodes for a supervisor, and records what became of them."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -87,7 +87,7 @@ def test_who_is_declared_down_while_it_starts_begins_another_broker_that_may_ser
 
 
 def test_who_was_held_begins_anew_even_if_let_go_at_once() -> None:
-    """Its clients were sent away when it was held, and its listeners closed."""
+    """A broker that was held begins anew: its clients were sent away, and its listeners closed."""
 
     async def story(script: Script, supervisor: Supervisor) -> None:
         await supervisor.start()
@@ -166,7 +166,7 @@ def test_a_restart_is_one_restart() -> None:
 
 
 def test_after_a_broker_whose_disk_hangs_none_is_begun() -> None:
-    """That one has the files until the process ends."""
+    """A broker whose disk hangs has the files until the process ends, so no other is begun."""
 
     async def story(script: Script, supervisor: Supervisor) -> None:
         await supervisor.start()

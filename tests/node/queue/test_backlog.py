@@ -68,7 +68,7 @@ def test_the_list_given_is_copied() -> None:
 
 
 def test_a_long_run_lets_go_of_what_has_left() -> None:
-    """What one slow consumer leaves behind must not pin the bytes of the whole run."""
+    """A run lets go of taken contents, so that one slow consumer does not pin the bytes of all of it."""
     backlog = filled(*[b"x"] * 100)
     backlog.take(60)
     assert sum(len(run.contents) for run in backlog._runs) == 40

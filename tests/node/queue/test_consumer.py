@@ -1,4 +1,4 @@
-"""Who gets which message (amqp-behaviour §4.8): dealt out by the run, as if message by message."""
+"""Consumers get runs as if messages were dealt out one by one (amqp-behaviour §4.8)."""
 
 from collections import deque
 from typing import NamedTuple

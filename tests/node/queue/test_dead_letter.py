@@ -1,4 +1,4 @@
-"""What a dead-lettered copy carries, and what counts as a cycle (amqp-behaviour §5.5)."""
+"""A dead-lettered copy carries its deaths, by which cycles are found (amqp-behaviour §5.5)."""
 
 from typing import Any
 

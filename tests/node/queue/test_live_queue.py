@@ -146,7 +146,7 @@ class StubQueue:
         return Handoff()
 
     def adopt(self, handoff: Handoff) -> None:
-        """Nobody comes here."""
+        """Take a handoff, which does not come here."""
 
     def close(self) -> None:
         for consumer in self.consumers:
@@ -187,7 +187,7 @@ class StubPeers:
         return []
 
     def close(self) -> None:
-        """Nobody is out."""
+        """Close the queue, which has no messages out."""
 
 
 class Cluster(World):
@@ -225,7 +225,7 @@ def test_a_publish_is_confirmed_when_the_other_node_has_it() -> None:
 
 
 def test_a_publish_to_both_nodes_waits_for_both() -> None:
-    """And what one of them refuses is nacked."""
+    """A publish to queues on two nodes is confirmed when both have it, and nacked if one refuses it."""
     world = Cluster()
     world.submit(DeclareQueue("/", "mine", "2", home=HERE))
     world.submit(Bind("/", "x", "queue", "mine", ""))
@@ -335,7 +335,7 @@ def test_an_answer_after_the_channel_has_gone_is_nobodys() -> None:
 
 
 def test_cancel_is_answered_when_the_home_knows() -> None:
-    """So that another client may become the exclusive consumer at once, on whichever node."""
+    """A cancel is answered when the home knows it, so another client may become the exclusive consumer at once."""
     world = Cluster()
     client = world.client()
     client.send(1, BasicConsume(queue="q", consumer_tag="c"))

@@ -1,4 +1,4 @@
-"""What queues cost, and what is counted of them for telemetry."""
+"""Queues with a meter count their operations, bytes and time for telemetry."""
 
 from collections.abc import Callable
 from itertools import count
@@ -29,7 +29,7 @@ STEP_NS = 1000
 
 
 def metered_world() -> World:
-    """Its meter's clock goes on by a microsecond at each look."""
+    """Return a world whose meter's clock goes on by a microsecond at each look."""
     world = World()
     looks = count()
     world.broker.meter = Meter(lambda: next(looks) * STEP_NS)
@@ -64,7 +64,7 @@ def account(world: World, name: str = "q") -> Account:
 
 
 def test_without_a_meter_queues_are_plain() -> None:
-    """Who doesn't use it does not pay for it."""
+    """A queue without a meter is a plain `Queue`: whoever does not use it does not pay for it."""
     world = World()
     world.client(1).ask(1, QueueDeclare(queue="q"))
     assert type(world.queue("q")) is Queue
@@ -167,7 +167,7 @@ def test_deaths_by_reason(world: World) -> None:
 
 
 def test_confirms_are_timed_now_and_then(world: World, client: Client) -> None:
-    """Of many runs within a tenth of a second one is timed; all are confirmed."""
+    """One of many runs within a tenth of a second is timed; all are confirmed."""
     client.ask(1, ConfirmSelect())
     persistent = Properties(delivery_mode=2)
     for _ in range(5):

@@ -52,7 +52,7 @@ def test_it_is_a_set(changes: list[tuple[bool, range]], asked: range, limit: int
 
 
 def test_a_range_beyond_all_measure_costs_nothing() -> None:
-    """What a peer says is removed need not be there."""
+    """A range that a peer says is removed may be huge, and costs only the numbers that are there."""
     found = NumberSet([range(5, 10), range(10_000, 10_010)])
     huge = range(7, 1 << 62)
     assert found.intersection(huge) == [range(7, 10), range(10_000, 10_010)]

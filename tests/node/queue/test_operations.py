@@ -123,7 +123,7 @@ def test_ranges_come_back(ranges: list[range], count: int) -> None:
 
 @given(st.lists(st.builds(range, st.integers(0, 40), st.integers(0, 40)), max_size=9))
 def test_joined_ranges(ranges: list[range]) -> None:
-    """The same numbers, rising, none touching the next."""
+    """Joined ranges have the same numbers, rise, and do not touch each other."""
     result = joined(ranges)
     assert {seq for part in result for seq in part} == {seq for part in ranges for seq in part}
     assert all(result)
@@ -143,7 +143,7 @@ def test_equal_envelopes_are_one() -> None:
 
 
 def test_contents_are_not_copied() -> None:
-    """They are parts as they are."""
+    """Contents are encoded as parts of their own, without a copy."""
     entry = enqueue([b"a", b"b"])
     assert [part for part in encode(entry) if part is entry.contents[1]]
 
@@ -253,7 +253,7 @@ def test_numbers_that_contradict_each_other(numbers: dict[str, int]) -> None:
 
 
 def test_an_unknown_flag_of_an_envelope_is_corrupt() -> None:
-    """It could mean anything."""
+    """An unknown flag could mean anything, so its record is corrupt."""
     data = bytearray(raw(enqueue([b"x"])))
     data[57] |= 4
     with pytest.raises(CorruptRecord):
@@ -272,7 +272,7 @@ def test_a_run_becomes_one_enqueue() -> None:
 
 
 def test_times() -> None:
-    """There and back, with milliseconds; 0 stands for never, so nothing else becomes 0."""
+    """Times come back with milliseconds; 0 stands for never, so nothing else becomes 0."""
     assert (expires_at_ms(NEVER, 5.0), expiry_of(0, 5.0)) == (0, NEVER)
     assert expires_at_ms(-9.0, 0.0) == 1
     assert expiry_of(expires_at_ms(12.345, 1.7e9), 1.7e9) == pytest.approx(12.345, abs=0.001)
@@ -325,7 +325,7 @@ def test_operations_stay_small(sizes: list[int]) -> None:
 
 
 def test_slices() -> None:
-    """Of an Enqueue: consecutive messages, with what belongs to them."""
+    """A slice of an Enqueue has consecutive messages, with what belongs to them."""
     entry = enqueue([b"a", b"bb", b"cc", b"d"], 10)
     assert told(entry[1:3]) == told(Enqueue(entry.envelope, 11, entry.contents[1:3], 2, MIXED_SIZES, 4))
     stored = Enqueue(envelope(), 10, [], 5, 3, 15, deliveries=2, store_id=100)

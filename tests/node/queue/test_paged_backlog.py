@@ -106,7 +106,7 @@ def test_a_purge_says_what_is_gone() -> None:
 
 
 def test_handing_over_leaves_nothing() -> None:
-    """What comes from the disk later is no longer wanted."""
+    """Pages that come from the disk after a hand-over are ignored, and the backlog is empty."""
     storage = FakeQueueStorage()
     backlog = paged_in_parts(storage)
     backlog.refill()
@@ -194,7 +194,7 @@ def given_up(storage: FakeQueueStorage, backlog: PagedBacklog | PriorityBacklog,
 
 
 def test_messages_that_were_given_up_no_longer_count() -> None:
-    """Also where nobody takes any: who looks for damage found them."""
+    """Messages that were given up no longer count, also where nobody takes any."""
     storage = FakeQueueStorage()
     backlog = filled(storage, 20)
     backlog.page_out(1 << 40, keep_bytes=0)
@@ -350,7 +350,7 @@ class PagedBacklogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
-        """What nobody else has is given up, and counted as soon as the disk has answered."""
+        """Give up messages that are only on disk; they are discounted as soon as the disk has answered."""
         in_memory = {seq for run in self.backlog.in_memory(0) for seq in run.seqs}
         on_disk = [seq for seq in self.ready if seq not in in_memory]
         if on_disk:

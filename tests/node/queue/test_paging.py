@@ -1,4 +1,4 @@
-"""Which queues and copies give up memory."""
+"""Queues and copies give up memory alike, and those that are gone give up none."""
 
 from node.queue.paging import QUEUE_MIN_BYTES, TURN_MAX_BYTES, Pager
 
@@ -32,7 +32,7 @@ def test_copies_page_out_as_queues_do() -> None:
 
 
 def test_who_is_gone_pages_nothing() -> None:
-    """It was deleted since memory was sampled."""
+    """A copy that was deleted since memory was sampled pages nothing."""
     pager = Pager(0)
     holder = Holder(10 * TURN_MAX_BYTES)
     pager.copies = lambda: [holder]

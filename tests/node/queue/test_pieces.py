@@ -5,7 +5,7 @@ from node.queue.pieces import by_place
 
 
 def test_contents_of_one_size_go_to_one_place() -> None:
-    """Nobody looks at each of them."""
+    """Contents of one size go to their place without a look at each of them."""
     contents = [b"x" * 10] * 3
     assert by_place(contents, 10, 5) == [contents]
     assert by_place(contents, 10, 50) == [contents]

@@ -668,7 +668,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert consumer.channel.credit(consumer) <= 0
 
     def teardown(self) -> None:
-        """What is ready comes out by priority and in its old order."""
+        """Check that ready messages come out by priority and in their old order."""
         self.settings = QueueSettings(max_priority=self.settings.max_priority)
         self.queue.apply_settings(self.settings, self.now)
         while self.consumers:

@@ -257,7 +257,7 @@ def asking(name: str, *headers: str) -> Binding:
 
 
 def test_no_headers_are_asked_without_conditions() -> None:
-    """Then a route depends on no header, whatever the type of the exchange."""
+    """A route without conditions depends on no header, whatever the type of the exchange."""
     for type_ in EXCHANGE_TYPES:
         assert not router(exchange("x", type_)).headers_asked("x")
     assert not router().headers_asked("")

@@ -31,7 +31,7 @@ class Place:
         self.chores.begin(self.pieces(name, count), lambda: self.done.append(f"{name} done"))
 
     def turn(self) -> float:
-        """What a turn cost."""
+        """Run one turn and return its cost."""
         before = self.now
         self.chores.turn()
         self.chores.end_turn()

@@ -1,4 +1,4 @@
-"""What connections take of a turn, by the clock."""
+"""A connection stops when it has used its share of a turn, by the clock."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_a_connection_stops_after_the_message_that_passes_its_share(world: World
 
 
 def test_a_run_of_equal_publishes_stops_too(world: World) -> None:
-    """Where each message is looked at by itself; the rest is published later, in order, and confirmed."""
+    """Each message of a run is looked at by itself; the rest is published later, in order, and confirmed."""
     client = world.client()
     assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
     before = world.cost_s
@@ -139,7 +139,7 @@ def test_what_comes_in_for_those_who_were_stopped_waits_while_a_turn_is_full(wor
 
 
 def test_what_many_send_at_once_waits_once_a_turn_is_full(world: World) -> None:
-    """Nobody was stopped before. A node that is short of processors would be silent, and lose its lease."""
+    """Clients that send at once wait once a turn is full, or a node short of processors would lose its lease."""
     clients = [world.client() for _ in range(100)]
     before = world.cost_s
     for client in clients:
@@ -188,7 +188,7 @@ def test_one_of_those_who_are_stopped_again_and_again_works_in_a_turn_behind_all
 
 
 def test_many_that_waited_for_the_same_go_on_by_turns(world: World) -> None:
-    """They sent a change of metadata and much else behind it; a cluster applies all their changes at once."""
+    """Clients that sent a change of metadata and more behind it go on by turns, though all are applied at once."""
     waiting = []
     submit = world.broker.log.submit
     world.broker.log.submit = lambda *arguments: waiting.append(arguments)  # type: ignore[method-assign]
@@ -232,7 +232,7 @@ def test_a_lost_connection_leaves_the_line(world: World) -> None:
 def test_a_connection_that_took_long_to_close_is_still_read_from(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody sees that the client ends the socket, and it stays open."""
+    """A connection that took long to close is read from, or its socket stays open after the client ends it."""
     closed = Connection._closed_by_peer
 
     def slowly(self: Connection) -> None:

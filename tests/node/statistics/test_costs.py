@@ -1,4 +1,4 @@
-"""What statistics cost: memory of what is idle; steps of a sample, of rows that hold little, of a page."""
+"""Statistics cost little: memory of what is idle; steps of a sample, of rows that hold little, of a page."""
 
 import sys
 import tracemalloc
@@ -14,11 +14,11 @@ from tests.kit.statistics_samples import Watched
 
 QUEUES = 2_000
 IDLE_BYTES = 1_000
-"""Of one queue and one channel that do nothing."""
+"""A queue and a channel that do nothing take this much memory together."""
 SAMPLE_CALLS: Final = 6
 ROW_CALLS: Final = 10
 PAGE_CALLS: Final = 350
-"""Of an object."""
+"""An object on a page costs so many calls."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def found() -> Watched:
 
 
 def calls(steps: Callable[[], Iterator[Any]]) -> int:
-    """How many functions of Python are called on the way: the same number on any machine, however busy."""
+    """Return how many functions of Python are called on the way: the same number on any machine, however busy."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:

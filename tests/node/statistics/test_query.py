@@ -1,4 +1,4 @@
-"""What is asked of statistics (management §1.0)."""
+"""Queries of statistics are parsed or refused (management §1.0)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the metadata say of queues (management §1.3)."""
+"""Facts of queues are made from the metadata (management §1.3)."""
 
 from dataclasses import replace
 from typing import Any
@@ -58,7 +58,7 @@ def test_mirrors() -> None:
 
 
 def test_a_copy_that_joins_is_no_mirror_yet() -> None:
-    """What is published before it is part of the ring does not reach it, as with RabbitMQ's mirrors."""
+    """A joining copy is no slave node: messages published before it joined do not reach it, as with RabbitMQ."""
     joining = replace(ALL.members[2], status="joining")
     view = replace(ALL, members=(*ALL.members[:2], joining), synced=ALL.synced[:2])
     assert facts(replace(QUEUE, view=view))["slave_nodes"] == [B]

@@ -162,7 +162,7 @@ def test_samples() -> None:
 
 
 def test_persistent_messages() -> None:
-    """Those that would survive: in a durable queue."""
+    """Persistent messages are those that would survive: in a durable queue."""
     found, client = watched("q")
     client.publish(1, "q", b"12345", properties=PERSISTENT)
     client.publish(1, "q", b"123")

@@ -103,7 +103,7 @@ def test_a_node_by_itself() -> None:
 
 
 def test_it_is_of_one_moment() -> None:
-    """What changes while the rows are made is not in them."""
+    """Changes that are made while the rows are made are not in the document."""
     catalogue = catalogue_of(QUEUE, replace(QUEUE, name="z", uid="2" * 32))
     making = topology_queues(catalogue, A)
     first = next(making)
@@ -114,7 +114,7 @@ def test_it_is_of_one_moment() -> None:
 
 
 def test_all_nodes_write_the_same() -> None:
-    """Also one that has got the metadata as a snapshot."""
+    """All nodes write the same document, also one that has got the metadata as a snapshot."""
     catalogue = catalogue_of(replace(QUEUE, view=None))
     catalogue.apply(NodeDown(C, 11))
     catalogue.apply(SetDraining(B, True))

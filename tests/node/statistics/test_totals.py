@@ -1,4 +1,4 @@
-"""What a node comes to (management §1.1)."""
+"""A node's totals are sums over its queues, channels and connections (management §1.1)."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -52,7 +52,7 @@ SMALL_PARTS = {
 """With these, what is mostly one job becomes many, and other work comes in between."""
 
 _VERSION_AT = 4
-"""Where a file's header has its version."""
+"""A file's header has its version at this offset."""
 
 EXPIRY_TOLERANCE_S = 0.002
 
@@ -125,7 +125,7 @@ class Queue:
 
 
 class Confirm:
-    """Who waits: remembers what must be safe when it is settled."""
+    """A publisher that waits for a confirm remembers what must be safe when it is settled."""
 
     def __init__(self, kept: Sequence[Message], gone: Sequence[Message]) -> None:
         self._kept = kept
@@ -144,7 +144,7 @@ class Confirm:
 
 @contextmanager
 def small_parts() -> Iterator[None]:
-    """See `SMALL_PARTS`."""
+    """Cut the work of the store into the parts of `SMALL_PARTS`."""
     with ExitStack() as stack:
         for name, value in SMALL_PARTS.items():
             stack.enter_context(patch(name, value))
@@ -190,7 +190,7 @@ class World:
         self.leave_nothing()
 
     def turn(self) -> None:
-        """What a loop does in a turn; then the disk goes on for a while."""
+        """Act at random, run a turn of the store as a loop does, and let the disk go on for a while."""
         random = self.random
         for _ in range(random.choice((1, 1, 2, 3, 6))):
             self._act()
@@ -215,7 +215,7 @@ class World:
         self.timers.run(self.now)
 
     def settle(self) -> None:
-        """Until nothing is left to do."""
+        """Run turns and the disk until nothing is left to do."""
         for _ in range(200):
             self.store.turn(self.now)
             self.disk.settle()
@@ -275,7 +275,7 @@ class World:
         return path
 
     def _forgive(self, path: str) -> None:
-        """What a file says need not be so any more: it may be there, or gone, or back."""
+        """Expect nothing of the messages in a damaged file: they may be there, or gone, or back."""
         self.damaged_paths.add(path)
         directory = path.rpartition("/")[0]
         for queue in self.queues:
@@ -432,7 +432,7 @@ class World:
             assert abs(run.expiry + self.store.epoch_s - message.expires_at_s) <= EXPIRY_TOLERANCE_S, message
 
     def leave_nothing(self) -> None:
-        """When all messages are done with, nothing is left on the disk but what is being written."""
+        """Check that nothing is left on disk but what is being written, once all messages are done with."""
         for queue in self.queues:
             for message in queue.live:
                 if message.is_indexed:
@@ -572,7 +572,7 @@ class World:
         self._forget(some)
 
     def _forget(self, some: list[Message]) -> None:
-        """Those that are indexed are forgotten, of the others nobody else knows."""
+        """Forget messages that are indexed; the others are known here only."""
         known = [message for message in some if message.is_indexed]
         if len(known) < len(some):
             for message in known:

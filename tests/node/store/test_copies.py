@@ -1,4 +1,4 @@
-"""Which copies of mirrored queues outlive a start: reliability §1.1 (L9), §4.10."""
+"""A start keeps or drops each copy of a mirrored queue by its view: reliability §1.1 (L9), §4.10."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -120,7 +120,7 @@ def test_tools_look_at_them_too() -> None:
 
 
 def test_a_discarded_copy_takes_nothing_of_another_queue_along() -> None:
-    """Of two queues with the same large message and a journal in common, one is discarded."""
+    """Discarding a copy leaves another queue with the same large message and a journal in common as it was."""
     files = Files()
     other = files.records.pop(OTHER_UID)
     assert other.uid == OTHER_UID
@@ -139,7 +139,7 @@ def test_a_discarded_copy_takes_nothing_of_another_queue_along() -> None:
 
 
 def test_after_that_the_copy_begins_with_nothing() -> None:
-    """The same queue gets another copy later, under the same uid."""
+    """A queue that gets another copy later, under the same uid, finds nothing of the first."""
     files = Files()
     other = files.records.pop(OTHER_UID)
     files.segment(0, enqueue(1, b"old"), uid=OTHER_UID)

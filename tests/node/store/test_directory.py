@@ -1,4 +1,4 @@
-"""Whose data directory it is."""
+"""A data directory belongs to the node that claimed it, and keeps its format."""
 
 import json
 from random import Random
@@ -26,7 +26,7 @@ def disk_with(**files: bytes) -> SimulatedDisk:
 
 
 def test_a_new_directory_becomes_the_nodes() -> None:
-    """And stays it."""
+    """A new directory is claimed by a node, and a second claim finds the same identity."""
     disk = SimulatedDisk()
     assert read_identity(disk) is None
     assert claim(disk, "rabbit@a") == Identity(1, "rabbit@a", 16384)
@@ -40,7 +40,7 @@ def test_a_new_directory_becomes_the_nodes() -> None:
 
 
 def test_what_a_store_was_made_with_stays() -> None:
-    """Where a message's segment is hangs on it."""
+    """The segment size that a store was made with stays, as a message's segment follows from it."""
     disk = SimulatedDisk()
     claim(disk, "rabbit@a", 2048)
     assert claim(disk, "rabbit@a", 4096).segment_entries == 2048
@@ -57,7 +57,7 @@ def test_it_is_not_given_to_another_node() -> None:
 
 
 def test_a_newer_format_is_not_touched() -> None:
-    """Nor guessed at."""
+    """A directory of a newer format is refused with that number and left as it is."""
     disk = disk_with(store__json=b'{"format": 2, "node": "rabbit@a", "more": true}')
     with pytest.raises(NewerFormat, match="has format 2, written by a later version; this one knows up to 1"):
         claim(disk, "rabbit@a")
@@ -94,7 +94,7 @@ def test_a_damaged_file(content: bytes) -> None:
 
 
 def test_a_store_that_has_lost_its_file() -> None:
-    """It may be anybody's."""
+    """A store that has lost its file may be anybody's, and is refused."""
     disk = disk_with(metadata__log=b"x")
     disk.write("queues/1/0.idx", b"x")
     with pytest.raises(StoreError, match=r"store.json is missing, but metadata.log, queues are there"):

@@ -1,4 +1,4 @@
-"""What tools learn of the metadata of a node in a cluster; the rest is in tests/node/cli/test_store.py."""
+"""Tools read the queues of a node in a cluster from its metadata; the rest is in tests/node/cli/test_store.py."""
 
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue, PutVhost

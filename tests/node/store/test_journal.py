@@ -31,7 +31,7 @@ def begun(disk: SimulatedDisk, file_bytes: int = MANY) -> Journal:
 
 
 def operations(disk: SimulatedDisk, number: int) -> list[tuple[str, Operation] | None]:
-    """What a file says; None for the mark of a clean stop."""
+    """Return the operations of a journal file; None stands for the mark of a clean stop."""
     data = disk.content(file_path(number))
     assert check_header(data, JOURNAL_HEADER)
     found: list[tuple[str, Operation] | None] = []
@@ -45,7 +45,7 @@ def operations(disk: SimulatedDisk, number: int) -> list[tuple[str, Operation] |
 
 
 def test_operations_are_written_with_their_queue() -> None:
-    """What was added is in the file, in order, after the steps were executed."""
+    """Added operations are in the file with their queue, in order, after the steps were executed."""
     disk = SimulatedDisk()
     journal = begun(disk)
     journal.add(QUEUE, removed(1, 5))
@@ -67,7 +67,7 @@ def test_a_batch_is_one_append_and_one_sync() -> None:
 
 
 def test_large_contents_make_parts_of_their_own_size() -> None:
-    """What is large is not copied once more."""
+    """Large contents become parts of their own and are not copied once more."""
     journal = begun(SimulatedDisk())
     for seq in range(8):
         journal.add(QUEUE, enqueued(seq, bytes(600_000)))
@@ -103,7 +103,7 @@ def test_numbers_of_files_rise_as_numbers() -> None:
 
 
 def test_a_rotated_file_is_created_by_its_first_batch() -> None:
-    """It has a header, and its name is made safe with the batch."""
+    """A rotated file has a header, and its name is made safe with its first batch."""
     disk = SimulatedDisk()
     journal = begun(disk)
     journal.rotate()
@@ -165,7 +165,7 @@ def test_older_files_are_removed_oldest_first() -> None:
 
 
 def test_the_mark_of_a_clean_stop_is_the_last_record() -> None:
-    """It is no operation of any queue."""
+    """The mark of a clean stop is the last record, and no operation of any queue."""
     disk = SimulatedDisk()
     journal = begun(disk)
     journal.add(QUEUE, removed(1, 2))

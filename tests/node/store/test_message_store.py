@@ -373,7 +373,7 @@ def test_nothing_is_removed_before_the_operations_are_safe() -> None:
 
 
 def test_what_is_removed_is_not_synced() -> None:
-    """There would be nothing to sync, and that would pass for a broken disk."""
+    """A removed file is not synced, as that would fail and pass for a broken disk."""
     bench = Bench()
     bench.put(*contents(PER_FILE + 1))
     bench.submit(bench.store.take_steps())
@@ -429,7 +429,7 @@ def test_a_merge_is_done_in_small_jobs() -> None:
 
 
 def test_many_small_contents_are_merged_in_several_jobs() -> None:
-    """So that planning one doesn't take long."""
+    """Merging many small contents takes several jobs, so that planning one doesn't take long."""
     bench = wasteful()
     with patch.object(file_merge, "_JOB_MAX_RECORDS", 3):
         bench.flush()
@@ -475,7 +475,7 @@ def test_contents_can_be_read_at_any_moment_of_a_merge(steps: int) -> None:
 
 @pytest.mark.parametrize("steps", range(14))
 def test_what_is_dropped_during_a_merge_is_garbage(steps: int) -> None:
-    """And what is added to, stays."""
+    """Contents that are dropped during a merge become garbage, and those that gain references stay."""
     bench = wasteful()
     with patch.object(file_merge, "_JOB_MAX_BYTES", 4 * RECORD_BYTES):
         for _ in zip(range(steps), each_step(bench), strict=False):
@@ -766,7 +766,7 @@ def test_a_newer_format_is_not_touched() -> None:
 
 
 def test_ids_of_lost_contents_do_not_come_again() -> None:
-    """Else an old reference would come to mean a new message."""
+    """Ids of lost contents do not come again, or an old reference would come to mean a new message."""
     bench = filled(0).restart([range(1, 2), range(50, 60)])
     assert bench.put(b"new") == 60
     bench.store.drop_refs(50, 10)
@@ -935,7 +935,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         assert figures.messages >= len(self.refs)
 
     def check_space(self) -> None:
-        """When all is done, what is on disk is little more than what must be; and it's right."""
+        """Check that the disk holds little more than it must when all is done, and that the figures agree."""
         for _ in range(3):
             self.end_turn()
             self.bench.disk.settle()

@@ -185,7 +185,7 @@ def test_a_broken_disk_refuses_durable_changes_only() -> None:
 
 
 def test_a_full_disk_holds_the_answers() -> None:
-    """Until there is room."""
+    """Commands are not answered while the disk is full, until there is room."""
     node = Node(SimulatedDisk())
     node.disk.fill_up()
     results = node.submit(PutVhost("/"), queue("a"))
@@ -231,7 +231,7 @@ def test_a_file_that_was_never_finished(size: int) -> None:
 
 
 def test_a_corrupt_record_costs_what_it_said() -> None:
-    """It is reported, a copy of the file is kept, and the rest is read; the next start finds a good file."""
+    """A corrupt record is reported, the file is copied, and the rest is read; the next start finds a good file."""
     data = file_of(
         [PutVhost("/")], [queue("a")], [queue("b")], [queue("c")], [Bind("/", "amq.direct", "queue", "b", "")]
     )
@@ -268,7 +268,7 @@ def test_copies_of_damaged_files_are_never_overwritten() -> None:
 
 
 def test_a_lost_vhost_does_not_cost_what_is_in_it() -> None:
-    """It is made anew under its name."""
+    """A lost vhost is made anew under its name, with what is in it."""
     data = file_of([PutVhost("/", "text")], [queue("a")], [queue("b")])
     disk = disk_with(data)
     disk.flip_bit(PATH, 20)
@@ -338,7 +338,7 @@ def churn(node: Node, rounds: int) -> None:
 
 
 def test_a_file_that_has_grown_is_compacted() -> None:
-    """What it says stays; its size doesn't."""
+    """Compaction keeps the durable objects of the file and makes it short."""
     node = Node(SimulatedDisk(), compact_min_bytes=4000)
     node.submit(PutVhost("/"), *(queue(name) for name in "abc"))
     churn(node, 100)
@@ -427,7 +427,7 @@ def test_what_a_compaction_left_behind_is_removed() -> None:
 def test_nothing_answered_is_lost_whenever_the_power_goes(
     history: list[Command[Any]], seed: int, compact_min_bytes: int, is_killed: bool
 ) -> None:
-    """What is there after a crash is the durable part after some command, and no answered one came later.
+    """A crash leaves the durable part after some command, and no answered command came later.
 
     And so again after a second crash.
     """

@@ -46,7 +46,7 @@ class Node:
     dirty: int = 0
     reports: list[tuple[str, int, str]] = field(default_factory=list)
     later: list[Callable[[], None]] = field(default_factory=list)
-    """What is to be called after a pause."""
+    """These calls are to be made after a pause."""
 
     def __post_init__(self) -> None:
         self.persistent = MessageStore("messages", self.disk)
@@ -80,7 +80,7 @@ class Node:
         self.disk.settle()
 
     def turn(self, index: QueueIndex) -> None:
-        """What the store does at the end of a turn."""
+        """Execute the steps of both message stores and of the index, as the store does at the end of a turn."""
         self.execute([*self.persistent.take_steps(), *self.transient.take_steps(), *index.take_steps()])
 
     def scan(self, index: QueueIndex, segment: int, first: int = 0, last: int = NO_LIMIT) -> list[Absent]:
@@ -216,7 +216,7 @@ def test_an_entry_ends_with_its_segment(node: Node) -> None:
 
 
 def test_stored_contents_of_mixed_sizes_are_cut_by_size(node: Node) -> None:
-    """What is in the message store has one size; the ids go on."""
+    """Entries of stored contents are cut so that each has one size; the ids go on."""
     index = node.index()
     keep(node, index, 1, LARGE, LARGE, LARGE + b"!", LARGE)
     entries, _, _ = index.take_operations()
@@ -244,7 +244,7 @@ def test_what_is_forgotten_before_it_is_written_is_written_nowhere(node: Node) -
 
 
 def test_bytes_are_let_go_of(node: Node) -> None:
-    """Of a message that is forgotten at once; of others when they are journaled and in a segment."""
+    """Bytes of a forgotten message are let go of at once, those of others once they are journaled and in a segment."""
     freed: list[int] = []
 
     class Watched(bytes):
@@ -265,7 +265,7 @@ def test_bytes_are_let_go_of(node: Node) -> None:
 
 
 def test_fresh_bytes_are_those_of_the_next_batch(node: Node) -> None:
-    """They come and go with what is kept."""
+    """Fresh bytes come and go with what is kept for the next batch."""
     index = node.index()
     assert index.fresh_bytes == 0
     keep(node, index, 1, b"a" * 50)
@@ -285,7 +285,7 @@ def test_what_was_journaled_is_removed_there(node: Node) -> None:
 
 
 def test_the_host_is_told_once(node: Node) -> None:
-    """Of operations, steps and removals each, until they are taken."""
+    """The host is told once of operations, steps and removals each, until they are taken."""
     index = node.index()
     for seq in range(1, 4):
         keep(node, index, seq, b"a")
@@ -340,7 +340,7 @@ def test_a_checkpoint_writes_the_oldest_first(node: Node) -> None:
 
 
 def test_paging_kept_messages_writes_all_below_them(node: Node) -> None:
-    """What is kept gets to segments in order; what is there is not written again."""
+    """Paging kept messages out writes those below them first, and none of them twice."""
     index = node.index()
     runs = [keep(node, index, seq, b"m", expiry=seq) for seq in range(1, 5)]
     index.page_out([runs[2]])
@@ -412,7 +412,7 @@ def test_steps_are_joined_by_file(node: Node) -> None:
 
 
 def test_a_checkpoint_tells_what_is_gone(node: Node) -> None:
-    """Until then only memory knows."""
+    """Removals are written at a checkpoint, and known in memory only until then."""
     index = node.index()
     index.page_out([keep(node, index, 1, *[b"m"] * 6)])
     node.turn(index)
@@ -448,7 +448,7 @@ def test_a_dead_segment_is_removed(node: Node) -> None:
 
 
 def test_a_segment_that_is_written_to_again_is_not_dead(node: Node) -> None:
-    """Whoever asks for removals later must not get it."""
+    """A segment that is written to again is not dead, so a later request for removals must not get it."""
     index = node.index()
     index.page_out([keep(node, index, 1, b"a")])
     index.forget(range(1, 2), NO_STORE_ID)
@@ -507,7 +507,7 @@ def test_one_reading_drops_the_references_of_several_clearings(node: Node) -> No
 
 
 def test_a_mirror_keeps_older_messages_after_newer_ones(node: Node) -> None:
-    """What it lacked comes late: it is journaled as it comes, and written in order."""
+    """Older messages that a mirror lacked are journaled as they come, and written in order."""
     index = node.index()
     keep(node, index, 10, b"new")
     keep(node, index, 2, b"old", b"old")
@@ -545,7 +545,7 @@ def test_drop_lets_go_of_everything(node: Node) -> None:
 
 
 def test_a_drop_is_told_even_if_there_is_nothing(node: Node) -> None:
-    """So that the store lets go of the index."""
+    """A drop of an empty index is told too, so that the store lets go of the index."""
     node.index().drop()
     assert node.dirty == 1
 
@@ -605,7 +605,7 @@ def test_absents_of_one_record_share_a_read(node: Node) -> None:
 
 @pytest.mark.parametrize("body", [b"m", b"other sizes"])
 def test_what_is_forgotten_during_a_scan_is_not_found(node: Node, body: bytes) -> None:
-    """Where sizes differ the file is read once more."""
+    """A scan leaves out what is forgotten meanwhile; where sizes differ it reads the file once more."""
     index = node.index(durable=False)
     index.page_out([passing(1, b"m", b"m", b"m", body)])
     found: list[Absent] = []
@@ -637,7 +637,7 @@ def test_deliveries_are_told_apart(node: Node) -> None:
 
 
 def test_deliveries_come_behind_their_messages(node: Node) -> None:
-    """What is not in the segment yet gets there first."""
+    """Deliveries are written behind their messages, which get to the segment first."""
     index = node.index()
     keep(node, index, 1, b"a")
     index.delivered(range(1, 2), 1)
@@ -648,7 +648,7 @@ def test_deliveries_come_behind_their_messages(node: Node) -> None:
 
 
 def test_a_file_that_a_recovery_found_goes_on(node: Node) -> None:
-    """Its messages are known, and new ones are appended."""
+    """Messages of a recovered file are known, and new ones are appended to it."""
     before = node.index()
     before.page_out([keep(node, before, 1, *[b"m"] * 4)])
     node.turn(before)
@@ -664,7 +664,7 @@ def test_a_file_that_a_recovery_found_goes_on(node: Node) -> None:
 
 
 def test_a_damaged_record_costs_its_messages_only(node: Node) -> None:
-    """It is reported once, with its place; the file stays for the next start to set it aside."""
+    """A damaged record is reported once, with its place; the file stays for the next start to set it aside."""
     index = node.index()
     runs = [keep(node, index, seq, b"m", expiry=seq) for seq in (1, 2, 3)]
     index.page_out(runs)
@@ -681,7 +681,7 @@ def test_a_damaged_record_costs_its_messages_only(node: Node) -> None:
 
 @pytest.mark.parametrize("size", [0, 4, 30])
 def test_a_file_that_was_cut_off(node: Node, size: int) -> None:
-    """What is behind the cut is lost, and nothing crashes."""
+    """Messages behind the cut are reported as unreadable, and nothing crashes."""
     index = node.index()
     index.page_out([keep(node, index, 1, b"m")])
     node.turn(index)
@@ -735,7 +735,7 @@ def test_a_read_that_fails_for_good_costs_what_it_was_of(node: Node) -> None:
 
 @pytest.mark.parametrize("times", [1, len(PAUSES_S)])
 def test_a_read_that_fails_for_a_while_costs_nothing(node: Node, times: int) -> None:
-    """It is tried again after a pause; a load fails together and then part by part."""
+    """A failed read is tried again after a pause; a load fails together and then part by part."""
     index = node.index()
     index.page_out([keep(node, index, seq, b"m", expiry=seq) for seq in (1, 9)])
     for _ in range(times):
@@ -797,7 +797,7 @@ def test_one_stored_content_that_is_damaged_is_the_only_unreadable_one(node: Nod
 
 @dataclass
 class Message:
-    """What the model knows of a message that the index knows and that isn't forgotten."""
+    """The model keeps this of a message that the index knows and that isn't forgotten."""
 
     body: bytes
     expiry: float

@@ -44,7 +44,7 @@ def test_header() -> None:
 
 
 def test_a_later_version_is_told_apart() -> None:
-    """What a later version wrote must not be taken for damage."""
+    """A header of a later version is refused as such, and not taken for damage."""
     with pytest.raises(NewerFormat, match="format 2 of FLFJ, known up to 1"):
         check_header(b"FLFJ\0\0\0\2", JOURNAL_HEADER)
     assert not check_header(b"FLFJ\0\0\1\1", JOURNAL_HEADER), "a flipped bit"

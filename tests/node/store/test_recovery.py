@@ -63,7 +63,7 @@ def test_messages_of_the_journal_go_to_segments_and_the_journal_goes() -> None:
 
 
 def test_a_run_over_several_segments_is_cut() -> None:
-    """Also where all of it is alive."""
+    """A run over several segments is cut into a page for each, also where all of it is alive."""
     files = Files()
     bodies = [bytes([65 + n]) for n in range(ENTRIES + 4)]
     files.journal(enqueue(ENTRIES - 2, *bodies), is_clean=True)
@@ -111,7 +111,7 @@ def test_part_of_a_run_is_in_the_segment_already() -> None:
 
 
 def test_a_segment_in_which_nothing_is_alive_goes() -> None:
-    """Its numbers are not given again."""
+    """A segment without living messages goes, and its numbers are not given again."""
     files = Files()
     files.segment(0, enqueue(1, b"a"))
     files.segment(1, enqueue(ENTRIES, b"b"))
@@ -132,7 +132,7 @@ def test_a_purge_reaches_over_many_segments() -> None:
 
 
 def test_transient_messages_are_gone() -> None:
-    """They were paged out, and end with the node (amqp-behaviour §7.6)."""
+    """Transient messages that were paged out end with the node (amqp-behaviour §7.6)."""
     files = Files()
     files.segment(0, enqueue(1, b"a", b"b", envelope=TRANSIENT), enqueue(3, b"c"))
     files.segment(1, enqueue(ENTRIES, b"d", envelope=TRANSIENT))
@@ -184,7 +184,7 @@ def test_several_journal_files_and_queues() -> None:
 
 
 def test_the_log_is_told_in_a_line() -> None:
-    """How much there was, and how the node had ended."""
+    """The log is told in one line how much there was and how the node had ended."""
     files = Files()
     files.journal(enqueue(1, b"abc"), is_clean=True)
     result, _ = files.recover()
@@ -256,7 +256,7 @@ def test_that_they_were_delivered_outlives_a_clean_stop() -> None:
 
 
 def test_references_are_counted() -> None:
-    """Of what is alive, once for each queue; what nobody refers to goes."""
+    """References of living messages are counted once for each queue; contents without any go."""
     files = Files()
     files.contents(1, {1: content(b"x"), 2: content(b"y")})
     files.contents(2, {3: content(b"z")})
@@ -294,7 +294,7 @@ def test_messages_without_their_contents_are_dropped_and_reported() -> None:
 
 
 def test_a_segment_whose_new_messages_have_no_contents_is_no_more() -> None:
-    """Else its file would get a second header."""
+    """A segment whose new messages have no contents goes, or its file would get a second header."""
     files = Files()
     files.segment(0, enqueue(1, b"a"))
     files.journal(remove(1), enqueue_stored(2, TRANSIENT_FIRST_ID, 1), is_clean=True)
@@ -305,7 +305,7 @@ def test_a_segment_whose_new_messages_have_no_contents_is_no_more() -> None:
 
 
 def test_a_damaged_file_of_the_message_store_is_kept_once() -> None:
-    """It stays in use for what is good in it, and each start finds it again."""
+    """A damaged file of contents stays in use for what is good in it, and each start finds it again."""
     files = Files()
     path = files.contents(1, {1: content(b"x"), 2: content(b"y"), 3: content(b"z")})
     files.segment(0, enqueue_stored(1, 1, 3))
@@ -435,7 +435,7 @@ def test_copies_are_never_overwritten() -> None:
 
 
 def test_a_record_that_makes_no_sense_is_bad() -> None:
-    """Its crc is right. In the journal, and in a segment a message of another one."""
+    """A record that makes no sense is bad though its crc is right, as in a segment a message of another one."""
     files = Files()
     files.disk.write("journal/1.journal", journal_bytes([]) + journal_bytes([(UID, enqueue(1, b"a"))])[8:])
     path = files.segment(0, enqueue(2, b"b"), enqueue(ENTRIES, b"x"), enqueue(3, b"c"))
@@ -548,7 +548,7 @@ def write_history(
 
 
 def within(operation: Operation, seqs: range) -> Operation | None:
-    """What of an operation concerns some numbers."""
+    """Return the part of an operation that concerns some numbers, or None."""
     if isinstance(operation, Enqueue):
         low, high = max(operation.first_seq, seqs.start), min(operation.seqs.stop, seqs.stop)
         return operation[low - operation.first_seq : high - operation.first_seq] if low < high else None
@@ -565,7 +565,7 @@ def within(operation: Operation, seqs: range) -> Operation | None:
 def expected(
     operations: list[tuple[str, Operation]], uid: str, is_clean: bool
 ) -> dict[int, tuple[object, int]]:
-    """What must be there after a recovery."""
+    """Return the bodies and delivery counts that must be there after a recovery, by number."""
     told = told_by(operation for owner, operation in operations if owner == uid)
     if is_clean:
         return dict(told)
@@ -636,7 +636,7 @@ def test_a_recovery_may_be_cut_short_anywhere(
 
 
 def test_a_node_that_was_killed_has_left_what_was_never_synced() -> None:
-    """What recovery relies on it makes safe, before the journal goes."""
+    """Recovery makes the files safe that it relies on, before the journal goes."""
     files = Files()
     files.journal(enqueue(1, b"a"))
     files.disk.sync_all()

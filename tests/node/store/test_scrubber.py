@@ -1,4 +1,4 @@
-"""What has rotted on disk is found before somebody needs it, at a rate, and what only changes is not."""
+"""Rot on disk is found at a rate before somebody needs it, and files that only change are not reported."""
 
 from collections.abc import Callable
 from random import Random
@@ -85,7 +85,7 @@ def flip(world: World, path: str, ratio: float = 0.5) -> None:
 
 @pytest.mark.parametrize("ratio", [0.0, 0.3, 0.5, 0.999])
 def test_rot_in_a_segment(ratio: float) -> None:
-    """Whoever has the messages is told, once; it counts, and the file is known to be damaged."""
+    """Owners of rotten messages are told once; it counts, and the file is known to be damaged."""
     world = World()
     world.stored(1, *[b"message"] * 20)
     owner = Owner(world.queue(1))
@@ -105,7 +105,7 @@ def test_rot_in_a_segment(ratio: float) -> None:
 
 
 def test_a_segment_that_was_cut_off() -> None:
-    """What is behind the cut is missed."""
+    """Messages whose record was cut off are reported as unreadable."""
     world = World()
     world.stored(1, *[b"message"] * 7)
     path = segment(1, 0)
@@ -115,7 +115,7 @@ def test_a_segment_that_was_cut_off() -> None:
 
 
 def test_a_file_that_is_gone() -> None:
-    """Nobody of ours removed it."""
+    """A file that was removed by others leaves its messages unreadable."""
     world = World()
     world.stored(1, b"message")
     world.disk._remove(segment(1, 0))
@@ -124,7 +124,7 @@ def test_a_file_that_is_gone() -> None:
 
 
 def test_rot_in_the_message_store() -> None:
-    """Whose contents they are is told, of all queues that have them, be they in segments or not yet."""
+    """Damage in the message store is told to all queues that have the contents, be they in segments or not yet."""
     world = World()
     world.stored(1, *[LARGE] * 4)
     world.keep(2, *[LARGE] * 4)
@@ -163,7 +163,7 @@ def test_what_comes_after_damage_goes_elsewhere(is_scrubbed: bool) -> None:
 
 
 def test_contents_that_nobody_refers_to_are_not_looked_at() -> None:
-    """Their file is not damaged for anybody."""
+    """Damage to contents that nobody refers to is no damage of their file."""
     world = World()
     world.stored(1, *[LARGE] * 4)
     world.forget(1, 2)
@@ -174,7 +174,7 @@ def test_contents_that_nobody_refers_to_are_not_looked_at() -> None:
 
 
 def test_rot_in_a_complete_journal_file() -> None:
-    """It is reported; the checkpoint that makes the file superfluous is under way."""
+    """Rot in a complete journal file is reported; the checkpoint that makes the file superfluous is under way."""
     world = World(journal_file_bytes=2000)
     for _ in range(30):
         world.keep(1, b"m" * 100)
@@ -195,7 +195,7 @@ def test_rot_in_a_complete_journal_file() -> None:
 
 
 def test_an_error_of_reading_that_stays_is_a_finding_and_one_that_passes_is_none() -> None:
-    """It is tried again as in any other read."""
+    """An error of reading is tried again as in any other read, and is a finding if it stays."""
     world = World()
     world.stored(1, *[b"message"] * 7)
     world.disk.fail(Read, segment(1, 0))
@@ -302,7 +302,7 @@ def test_what_goes_or_grows_while_it_is_read() -> None:
 
 
 def test_files_of_the_message_store_that_are_merged_while_they_are_read() -> None:
-    """What was copied elsewhere is not missed."""
+    """Contents that a merge has copied elsewhere are not reported as missing."""
     world = World(store_file_bytes=8000)
     alive = [seq for _ in range(60) for seq in world.stored(1, LARGE, LARGE)]
     before = set(world.disk.paths())

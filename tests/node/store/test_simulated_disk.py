@@ -14,7 +14,7 @@ SAFE = [MakeDir("d"), SyncDir(""), Append("d/f", [b"safe"]), Sync("d/f"), SyncDi
 
 
 class Answers:
-    """What a disk answered, in order."""
+    """Records what a disk answered, in order."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
@@ -110,7 +110,7 @@ def test_of_unsynced_appends_the_first_ones_stay_and_one_is_torn() -> None:
 
 
 def test_a_disk_that_reorders_may_keep_later_pages_only() -> None:
-    """What was synced stays; behind it there may be zeros, and then good bytes."""
+    """Synced bytes outlive a crash; behind them there may be zeros, and then good bytes."""
     appends = [Append("d/f", [bytes([number]) * PAGE_BYTES]) for number in (1, 2, 3)]
     found = {disk_with(*appends).crash(Random(seed), reorders=True).content("d/f") for seed in range(200)}
     assert all(content.startswith(b"safe") for content in found)
@@ -125,13 +125,13 @@ def test_a_name_needs_a_sync_of_its_directory() -> None:
 
 
 def test_a_new_directory_needs_a_sync_of_the_one_above() -> None:
-    """Else it is gone with all that was synced in it."""
+    """A new directory is gone with all that was synced in it unless the one above is synced."""
     steps = [MakeDir("e"), Append("e/f", [b"x"]), Sync("e/f"), SyncDir("e")]
     assert {tuple(disk.names("e")) for disk in crashes(steps)} == {(), ("f",)}
 
 
 def test_changes_of_names_stay_from_the_first_on() -> None:
-    """What was done later in a directory is never there without what was done before in it."""
+    """A later change of names in a directory never outlives a crash without the earlier ones."""
     steps = [Remove("d/f"), Append("d/a", [b""]), Append("d/b", [b""]), Rename("d/b", "d/c")]
     found = {tuple(disk.names("d")) for disk in crashes(steps)}
     assert found == {("f",), (), ("a",), ("a", "b"), ("a", "c")}
@@ -185,7 +185,7 @@ def test_all_can_be_made_safe() -> None:
 
 
 def test_the_power_may_go_off_in_the_middle_of_a_start() -> None:
-    """Also what is run at once can be cut off anywhere."""
+    """Steps that are run at once can be cut off anywhere too."""
     disk = disk_with()
     disk.cut_power_after(1)
     with pytest.raises(PowerLost):
@@ -251,7 +251,7 @@ def test_what_was_written_before_can_be_read_while_more_waits() -> None:
 
 
 def test_what_is_removed_makes_room() -> None:
-    """So a full disk may go on by itself."""
+    """Removing a file makes room, so a full disk may go on by itself."""
     disk = disk_with(Append("d/g", [b"1234"]))
     answers = Answers(disk)
     disk.fill_up()
@@ -263,7 +263,7 @@ def test_what_is_removed_makes_room() -> None:
 
 
 def test_a_failed_sync_breaks_the_disk() -> None:
-    """That job and all later ones that write fail; others go on."""
+    """After a failed sync that job and all later ones that write fail; others go on."""
     disk = disk_with()
     answers = Answers(disk)
     disk.fail_sync("d/f")
@@ -302,7 +302,7 @@ def test_a_fault_that_lasts() -> None:
 
 
 def test_a_clone_goes_its_own_way() -> None:
-    """What happens to one does not happen to the other, and what was not synced is not synced in either."""
+    """A clone and its original change independently, and what was not synced is not synced in either."""
     disk = disk_with(Append("d/f", [b"x"]))
     other = disk.clone()
     disk.flip_bit("d/f", 0)

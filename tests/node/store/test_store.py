@@ -49,7 +49,7 @@ def kinds(steps: list[Step]) -> list[str]:
 
 
 def test_what_is_written_is_counted() -> None:
-    """Of messages in queues' indexes, of contents in the message store once, of operations in the journal."""
+    """Writes are counted: messages in indexes, contents in the message store once, operations in the journal."""
     bench = Bench()
     bench.keep(1, b"a", b"b")
     bench.keep(2, b"L" * EMBED_MAX_BYTES)
@@ -66,7 +66,7 @@ def test_what_is_written_is_counted() -> None:
 
 
 def test_a_waiter_makes_a_batch_at_the_end_of_the_turn() -> None:
-    """It is told when the batch is synced, not before."""
+    """A waiter is told when its batch is synced, not before."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, b"a", b"b")
     bench.store.await_safety(waiter, 1, 2)
@@ -152,7 +152,7 @@ def test_a_turn_without_work_does_nothing() -> None:
 
 
 def test_idle_queues_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many queues only those are asked for operations that have some."""
+    """Only queues that have operations are asked for them, however many queues there are."""
     bench = Bench()
     asked: list[str] = []
     take_operations = QueueIndex.take_operations
@@ -188,7 +188,7 @@ def test_work_is_announced_once_until_the_turn() -> None:
 
 
 def test_contents_come_before_the_journal() -> None:
-    """What the journal refers to is synced before it."""
+    """Contents that the journal refers to are synced before it."""
     bench = Bench()
     bench.keep(1, LARGE)
     bench.store.await_safety(Recorder(), 1, 1)
@@ -269,7 +269,7 @@ def test_dead_segments_are_removed_behind_the_sync() -> None:
 
 
 def test_a_message_forgotten_before_its_batch_is_never_written() -> None:
-    """Its waiter is settled at the end of the turn, without the disk (amqp-behaviour §7.5)."""
+    """A waiter for a forgotten message is settled at the end of the turn, without the disk (amqp-behaviour §7.5)."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, LARGE)
     bench.keep(2, b"a")
@@ -302,7 +302,7 @@ def test_paged_out_messages_go_in_the_same_turn() -> None:
 
 
 def test_a_deleted_queue_is_forgotten() -> None:
-    """Its files go, and the store lets go of the index."""
+    """A deleted queue's files go, and the store lets go of the index."""
     bench = Bench(journal_file_bytes=100)
     bench.keep(1, b"a")
     bench.settle()
@@ -344,7 +344,7 @@ def test_with_nothing_on_its_way_a_waiter_is_settled_at_once() -> None:
 
 
 def test_a_waiter_for_what_is_in_flight_waits_for_that_batch() -> None:
-    """It needs no batch of its own."""
+    """A waiter for what is in flight needs no batch of its own."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, b"a")
     bench.store.await_safety(waiter, 1, 1)
@@ -374,7 +374,7 @@ def test_waiters_are_settled_in_order() -> None:
 
 
 def test_a_settled_waiter_may_publish_at_once() -> None:
-    """What it keeps is for the next batch."""
+    """Messages kept while a waiter is settled are for the next batch."""
     bench, waiter = Bench(), Recorder()
 
     def publish() -> None:
@@ -394,7 +394,7 @@ def test_a_settled_waiter_may_publish_at_once() -> None:
 
 
 def test_after_a_failed_sync_nothing_is_safe() -> None:
-    """Who waits is told, who asks later too; nothing is written any more; the journal stays."""
+    """After a failed sync early and late waiters are told; nothing is written any more; the journal stays."""
     bench, early, late = Bench(), Recorder(), Recorder()
     bench.keep(1, b"a")
     bench.store.await_safety(early, 1, 1)
@@ -438,7 +438,7 @@ def test_a_batch_of_nothing_but_removals_ends_after_a_failure() -> None:
 
 
 def test_a_failure_is_reported_once() -> None:
-    """Also when several jobs fail by it, of whatever kind they are."""
+    """A failure of the disk is reported once, however many jobs of whatever kind fail by it."""
     bench = Bench()
     bench.keep(1, b"a")
     bench.queue(2).page_out([Run(ENVELOPE, range(1, 2), [content(b"a")], 1)])
@@ -602,7 +602,7 @@ def test_a_broken_store_holds_nobody_up() -> None:
 
 
 def test_a_long_journal_is_congestion_too() -> None:
-    """Where checkpoints don't keep up, publishers wait for them."""
+    """A journal that grows because checkpoints don't keep up counts as congestion, so publishers wait."""
     bench, waiter = Bench(journal_file_bytes=100), Recorder()
     bench.disk.settle()
     for number in range(1, 200):
@@ -624,7 +624,7 @@ def test_a_long_journal_is_congestion_too() -> None:
 
 
 def test_a_full_file_brings_a_checkpoint() -> None:
-    """Its messages go to segments, and then the file goes."""
+    """Messages of a full journal file go to segments, and then the file goes."""
     bench = Bench(journal_file_bytes=1000)
     for _ in range(30):
         bench.keep(1, b"a" * 60, b"b" * 60)
@@ -653,7 +653,7 @@ def test_many_small_operations_bring_a_checkpoint(monkeypatch: pytest.MonkeyPatc
 
 
 def test_batches_go_between_the_jobs_of_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for safety waits for a job or two of it, not for all."""
+    """A waiter for safety waits for a job or two of a checkpoint, not for all."""
     monkeypatch.setattr("node.store.checkpoint.FLUSH_BYTES", 500)
     bench, waiter = Bench(journal_file_bytes=20_000), Recorder()
     for queue in range(1, 30):
@@ -698,7 +698,7 @@ def test_a_checkpoint_syncs_a_few_files_at_a_time() -> None:
 
 
 def test_a_queue_that_is_not_durable_is_never_synced() -> None:
-    """Nor is it in the journal."""
+    """A queue that is not durable is neither synced nor in the journal."""
     bench = Bench(journal_file_bytes=100)
     bench.queue(9, durable=False).page_out([Run(ENVELOPE, range(1, 2), [content(b"a")], 1)])
     bench.keep(1, b"a")
@@ -713,7 +713,7 @@ def test_a_queue_that_is_not_durable_is_never_synced() -> None:
 
 
 def test_an_exclusive_queue_is_not_durable() -> None:
-    """It ends with its connection, whatever it was declared as."""
+    """An exclusive queue ends with its connection, whatever it was declared as."""
     bench = Bench()
     record = QueueRecord("/", "x", uid_of(5), durable=True, exclusive_owner="c1")
     assert not bench.store.open(record).is_durable
@@ -726,7 +726,7 @@ _WEIGHTS = {"keep": 8, "forget": 6, "move": 3, "page": 1, "wait": 6, "turn": 8, 
 
 
 class History:
-    """What happened to messages, each by queue and number, at which time."""
+    """Records what happened to messages, each by queue and number, at which time."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -786,7 +786,7 @@ class History:
         )
 
     def check(self, disk: SimulatedDisk) -> None:
-        """What is safe is there, what is safely gone isn't, and what moved isn't lost on the way."""
+        """Check that safe messages are there, safely removed ones aren't, and moved ones aren't lost on the way."""
         found = remains(disk)
         present = {(queue, seq) for queue in (1, 2, 3) for seq in found.seqs(queue)}
         safe_at = max((last for _, last in self.waiter.safe), default=0)
@@ -886,7 +886,7 @@ def test_segments_never_know_what_the_journal_does_not(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("pace", range(2, 8))
 def test_checkpoints_under_steady_load_leave_nothing_behind(pace: int) -> None:
-    """What is kept while one begins is in the journal until the next one, at whatever pace the disk works."""
+    """Messages kept while a checkpoint begins stay in the journal until the next, at whatever pace the disk works."""
     bench, waiter, random = Bench(journal_file_bytes=300), Recorder(), Random(pace)
     for number in range(2000):
         bench.keep(number // 4 + 1, b"a" * 20)  # each queue has a few messages in a row, then never any more
@@ -906,7 +906,7 @@ def test_checkpoints_under_steady_load_leave_nothing_behind(pace: int) -> None:
 
 
 def test_a_closed_store_has_written_everything() -> None:
-    """Also what nobody waited for; the last record says that the node was stopped."""
+    """Closing writes also what nobody waited for; the last record says that the node was stopped."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, b"a", b"b")
     bench.keep(2, LARGE)
@@ -922,7 +922,7 @@ def test_a_closed_store_has_written_everything() -> None:
 
 
 def test_deliveries_are_known_after_a_clean_stop() -> None:
-    """How often messages came back is told apart."""
+    """A clean stop keeps how often each message was delivered."""
     bench = Bench()
     bench.keep(1, b"a", b"b", b"c")
     bench.settle()

@@ -1,4 +1,4 @@
-"""What is known to have been safe never says more than is true, whatever fails: nothing is missed that was removed."""
+"""The record of what was safe says no more than is true, whatever fails: nothing is missed that was removed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -59,14 +59,14 @@ def assert_all_is_there(found: RecoveredStore) -> None:
 
 
 def checkpoint(bench: Bench) -> None:
-    """What the first queue has goes to segments, and its journal file goes."""
+    """Move what the first queue has to segments, so that its journal file goes."""
     bench.settle()
     bench.keep(2, b"x")
     bench.settle()
 
 
 def lives() -> Iterator[Callable[[Bench], None]]:
-    """What becomes of a segment that is known to be safe."""
+    """Yield what may become of a segment that is known to be safe."""
 
     def goes(bench: Bench) -> None:
         bench.forget(1, 1, 2, 3)
@@ -95,7 +95,7 @@ def lives() -> Iterator[Callable[[Bench], None]]:
 def test_a_segment_that_was_removed_is_not_missed_after_a_power_loss(
     life: Callable[[Bench], None], reorders: bool
 ) -> None:
-    """That it goes is safe before it goes: the number may soon be that of a shorter file."""
+    """The removal of a segment is safe before it goes: its number may soon be that of a shorter file."""
     for seed in range(60):
         bench = Bench(journal_file_bytes=100)
         bench.keep(1, b"a" * 50, b"b" * 50, b"c" * 50)
@@ -109,7 +109,7 @@ def test_a_segment_that_was_removed_is_not_missed_after_a_power_loss(
 
 @pytest.mark.parametrize("reorders", [False, True])
 def test_what_a_checkpoint_has_made_safe_is_known_once_the_journal_is_gone(reorders: bool) -> None:
-    """Else damage to it would look like what was never safe."""
+    """Messages that a checkpoint made safe are known to be, or damage to them would look like what was never safe."""
     gone = 0
     for seed in range(60):
         bench = Bench(journal_file_bytes=100)
@@ -177,7 +177,7 @@ def test_what_ends_with_the_node_is_not_missed_by_the_next_recovery(steps: int) 
 
 
 def test_a_loss_is_known_though_the_segment_goes() -> None:
-    """It was cut off, all that is left in it is gone, and the recovery that removes it is cut short."""
+    """A segment's loss is known though all that is left in it is gone, and its recovery is cut short."""
     for steps in range(60):
         files = Files()
         path = files.segment(0, enqueue(1, b"gone", envelope=TRANSIENT))
@@ -193,7 +193,7 @@ def test_a_loss_is_known_though_the_segment_goes() -> None:
 
 
 def damages() -> Iterator[Callable[[Files], None]]:
-    """What may have become of three messages of a copy, of which the second was safe."""
+    """Yield what may have become of three messages of a copy, of which the second was safe."""
 
     def is_in_its_segment(files: Files) -> None:
         path = files.segment(0, enqueue(1, b"a"), enqueue(2, b"b"), enqueue(3, b"c"))
@@ -218,7 +218,7 @@ def damages() -> Iterator[Callable[[Files], None]]:
         files.disk.write("messages/1.rdq", bytes(range(1, 200)))
 
     def is_of_the_journal(files: Files) -> None:
-        """It is gone, and with it what told of it."""
+        """Lose a segment whose journal is gone too, with what told of it."""
         files.segment(0, enqueue(1, b"a"), remove(1))
         other = files.segment(0, enqueue(1, b"b"), enqueue(2, b"c"), uid=OTHER_UID)
         corrupt(files.disk, other, 0)
@@ -315,7 +315,7 @@ def full_disk(*, is_damaged: bool = False) -> Files:
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_node_starts_on_a_full_disk(is_damaged: bool) -> None:
-    """What ends with the node makes the room that it takes to note that it goes."""
+    """Removing what ended with the node makes the room for the record of its removal."""
     files = full_disk(is_damaged=is_damaged)
     store = Store(files.disk, StoreOptions(segment_entries=ENTRIES), Timers())
     found = recover(files.disk, store, files.records, now=lambda: 0.0, copies=[UID])
@@ -327,7 +327,7 @@ def test_a_node_starts_on_a_full_disk(is_damaged: bool) -> None:
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_start_on_a_full_disk_that_is_cut_short_hides_no_loss(is_damaged: bool) -> None:
-    """It may see one where none is, if it ends between the removal that makes room and the note."""
+    """A cut start on a full disk may see a loss where none is, between the removal that makes room and its note."""
     suspected = 0
     for steps in range(60):
         files = full_disk(is_damaged=is_damaged)
@@ -343,7 +343,7 @@ def test_a_start_on_a_full_disk_that_is_cut_short_hides_no_loss(is_damaged: bool
 
 
 def test_a_journal_file_is_always_there() -> None:
-    """Else the journal seems to be lost: a checkpoint may be over before anything comes for the next file."""
+    """A journal file is always there, or the journal seems lost when a checkpoint ends before the next file begins."""
     bench = Bench(journal_file_bytes=100)
     bench.keep(1, b"a" * 200)
     bench.settle()

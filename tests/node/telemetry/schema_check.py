@@ -39,7 +39,7 @@ _IS: Final[dict[FieldType, Callable[[object], bool]]] = {
 
 
 def problems(row: Row) -> list[str]:
-    """What is wrong with a row: unknown fields, types, an envelope with gaps."""
+    """Return what is wrong with a row: unknown fields, types, an envelope with gaps."""
     known = FIELDS.get(row.get("kind", ""))  # type: ignore[call-overload]
     if known is None:
         return [f"kind {row.get('kind')}"]

@@ -53,7 +53,7 @@ def test_all_are_asked_in_turn(count: int) -> None:
 
 
 def test_pauses_are_counted_until_the_end() -> None:
-    """And nothing is left behind."""
+    """Pauses of the garbage collector are counted until the end, and no callback is left behind."""
     before = list(gc.callbacks)
     pauses = GcPauses()
     pauses.start()

@@ -36,7 +36,7 @@ class Told:
         self.soon += 1
 
     def view(self, before: View, after: View, wanted: int = 2) -> list[dict[str, Any]]:
-        """What is told when a queue's view changes so."""
+        """Return what is told when a queue's view changes so."""
         records = [QueueRecord("/", "q", "0" * 32, view=view) for view in (before, after)]
         for event in mirror_events(records[0], records[1], wanted):
             self.observer.mirror_event(event)
@@ -128,7 +128,7 @@ def test_members_and_alarms(told: Told) -> None:
 
 
 def test_what_moves_copies_makes_the_topology_new(told: Told) -> None:
-    """And nothing does before the broker runs."""
+    """A change of a view makes the topology new, and nothing does before the broker runs."""
     record = QueueRecord("/", "q", "0" * 32)
     assert not told.observer.is_topology_new
     told.observer.changed(ViewChanged(record, record))

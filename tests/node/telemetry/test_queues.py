@@ -117,7 +117,7 @@ def test_a_master_has_everything(watched: Watched) -> None:
 
 
 def test_what_the_policy_says(watched: Watched) -> None:
-    """Its name is there at the next row after it came."""
+    """A policy's name is in the next row after it came."""
     watched.declare("q")
     watched.look()
     watched.world.submit(SetPolicy("/", "limits", "q", {"max-length": 5}))
@@ -167,7 +167,7 @@ def test_who_was_due_stays_due(
 
 
 def test_what_is_gone_is_forgotten(watched: Watched) -> None:
-    """Its account too; a queue declared anew begins with 0."""
+    """The account of a deleted queue goes too; a queue declared anew begins with 0."""
     watched.declare("q")
     watched.client.publish(1, "q", b"x")
     watched.look()
@@ -262,7 +262,7 @@ def test_a_mirror_that_synchronises(mirror: tuple[Watched, FakeMirrors, FakeLive
 
 
 def test_the_account_of_a_copy_that_moves_away_stays(mirror: tuple[Watched, FakeMirrors, FakeLive]) -> None:
-    """Or its counters would fall when it comes back, under the same boot_id."""
+    """The account of a copy that moves away stays, or its counters would fall when it comes back in one boot_id."""
     watched, _, _ = mirror
     watched.declare("q")
     watched.client.publish(1, "q", b"x")
@@ -287,7 +287,7 @@ def test_collectors_and_nodes_give_queues_the_same_number(vhost: str, name: str)
 
 @st.composite
 def _views(draw: st.DrawFn) -> View:
-    """Of some copies, after handovers and losses."""
+    """Draw a view of some copies, after handovers and losses."""
     size = draw(st.integers(1, 5))
     view = created(0, [(f"n{number}@h", number + 1) for number in range(size)])
     view = replace(

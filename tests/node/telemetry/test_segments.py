@@ -95,7 +95,7 @@ def test_a_segment_is_open_until_its_minute_is_over(world: World) -> None:
 
 
 def test_a_large_segment_ends_early(world: World) -> None:
-    """And much is handed over before the tick."""
+    """A segment that has grown large ends early, and much is handed over before the tick."""
     row = b"x" * FLUSH_BYTES
     world.segments.write([row], 1.0)
     assert len(world.disk.files) == 1

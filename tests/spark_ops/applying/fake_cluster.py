@@ -93,7 +93,7 @@ class FakeCluster:
     # --- time ---
 
     def advance(self, now: float) -> None:
-        """What goes on by itself."""
+        """Let time pass: joins, synchronisations, handovers and removals end by themselves."""
         for queue in self.queues.values():
             view = queue.view
             if view.previous and now - queue.moved_at >= self.MOVE_S:
@@ -108,7 +108,7 @@ class FakeCluster:
                     queue.change(views.MirrorSynced(member.id))
 
     def kill_node(self, node: str) -> None:
-        """It goes down; its masters' heirs are promoted at once."""
+        """Take a node down; its masters' heirs are promoted at once."""
         self.up.discard(node)
         for queue in self.queues.values():
             member = queue.view.member_on(node)

@@ -1,4 +1,4 @@
-"""Who is asked, as whom, and what is done with what comes back. No sockets: those are in tests/conformance."""
+"""A client asks nodes in turn with its credentials, and sorts out their answers. No sockets: see tests/conformance."""
 
 import base64
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_urls(tmp_path: Path) -> None:
 
 
 def test_a_file_of_credentials(tmp_path: Path) -> None:
-    """Of the form of ~/.netrc; nobody else may read it, and what is wrong with it is told without what is in it."""
+    """A file like ~/.netrc must be closed to others, and what is wrong with it is told without what is in it."""
     path = tmp_path / "netrc"
     path.write_text("machine host login me password secret\n")
     environment = {"SPARK_OPS_NETRC": str(path)}
@@ -75,7 +75,7 @@ class Told(Client):
 
 
 def test_who_does_not_answer_is_passed_over() -> None:
-    """And who does is asked first from then on."""
+    """A node that does not answer is passed over, and the one that does is asked first from then on."""
     client = Told(Silence("gone"), Answer(503), Answer(409, {"reason": "stale"}))
     assert client.get("/x") == Answer(409, {"reason": "stale"})
     assert client.asked == ["n0", "n1", "n2"]
@@ -88,7 +88,7 @@ def test_who_does_not_answer_is_passed_over() -> None:
 
 
 def test_the_best_of_bad_answers() -> None:
-    """What a node says is better than silence."""
+    """An answer from a node is better than silence, even an error."""
     assert Told(Silence("a"), Silence("b")).get("/") == Silence("b")
     assert Told(Answer(503, {"reason": "r"}), Silence("b")).get("/") == Answer(503, {"reason": "r"})
     assert Told(Silence("a"), Answer(500)).get("/") == Answer(500)
@@ -115,7 +115,7 @@ RINGS = [
 
 
 def test_what_is_seen() -> None:
-    """How far a copy is behind that is still being filled is no news."""
+    """An observation leaves out how far a copy is behind that is still being filled."""
     assert observation(NODES, RINGS) == Observation(
         frozenset({"a", "b"}),
         frozenset({"memory on a", "disk on b"}),

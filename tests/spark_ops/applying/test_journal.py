@@ -40,7 +40,7 @@ def written(path: Path, count: int = len(LINES)) -> None:
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    """Also by another process later, which goes on writing."""
+    """A written journal is read, also by another process later, which goes on writing."""
     path = tmp_path / "deep" / "plan.log"
     written(path, 4)
     journal = Journal(path)
@@ -85,7 +85,7 @@ def test_cut_anywhere_it_is_still_a_journal(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_one_is_refused(tmp_path: Path, line: bytes, why: str) -> None:
-    """Nobody guesses what was done."""
+    """A damaged journal is refused, so that nobody guesses what was done."""
     path = tmp_path / "plan.log"
     path.write_bytes(json.dumps(LINES[0]).encode() + b"\n" + line + b"\n")
     with pytest.raises(JournalDamaged, match=why):
@@ -96,7 +96,7 @@ def test_a_damaged_one_is_refused(tmp_path: Path, line: bytes, why: str) -> None
 
 
 def test_a_step_before_its_plan() -> None:
-    """It is of no plan."""
+    """A step before its plan is of no plan, and damage."""
     with pytest.raises(JournalDamaged):
         history(LINES[1:])
 
@@ -129,7 +129,7 @@ def test_plans_are_found_by_their_first_digits(tmp_path: Path) -> None:
 
 
 def test_orders_are_taken_once(tmp_path: Path) -> None:
-    """What makes no sense is none."""
+    """An order is taken once, and one that makes no sense is dropped."""
     path = tmp_path / "plan.control"
     assert take_order(path) is None
     order(path, "pause")

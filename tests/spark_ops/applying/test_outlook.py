@@ -1,4 +1,4 @@
-"""What a dry run says is what the cluster then does."""
+"""A dry run says what the cluster then does."""
 
 from dataclasses import replace
 from random import Random

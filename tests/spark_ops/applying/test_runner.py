@@ -25,7 +25,7 @@ def placement(cluster: FakeCluster) -> Placement:
 
 
 def planned(cluster: FakeCluster, plan: Plan) -> Placement:
-    """Where all should be in the end."""
+    """Return where all queues should be in the end."""
     found = placement(cluster)
     for step in plan.steps:
         if step.post is not None:
@@ -361,7 +361,7 @@ def test_no_more_at_once_than_allowed(seed: int) -> None:
 
 
 def test_a_copy_that_makes_no_progress_fails() -> None:
-    """And what depends on it is dropped; the others go on where the operator wants that."""
+    """A copy without progress fails its step and drops dependent ones; others go on where the operator wants that."""
     world, plan = made(11, options=Options(on_stale="skip", stall_s=30.0))
     stuck = next(step for step in plan.steps if step.action == "wait_synced")
     assert stuck.queue is not None

@@ -59,7 +59,7 @@ print("interrupted at", moment, "moments")
 
 
 def test_a_signal_may_come_at_any_moment(tmp_path: Path) -> None:
-    """Its handler runs between any two steps of the loop, also while that waits or holds a lock."""
+    """A signal's handler may run between any two steps of the loop, also while that waits or holds a lock."""
     ran = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_EVERYWHERE, str(tmp_path / "control")],
         cwd=ROOT,

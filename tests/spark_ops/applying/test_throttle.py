@@ -1,4 +1,4 @@
-"""How much goes on at once, and what ends a plan: pure rules."""
+"""Pure rules bound how much goes on at once, and say what ends a plan."""
 
 from dataclasses import replace
 

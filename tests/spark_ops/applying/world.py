@@ -108,7 +108,7 @@ class World:
             self._move_to(max(wake, self.now + 0.001))
 
     def _land_all(self) -> None:
-        """What a dead program has sent arrives all the same."""
+        """Deliver what a dead program has sent, which arrives all the same."""
         while self._flying:
             at, _, ask, given = heapq.heappop(self._flying)
             self._move_to(at)
@@ -145,7 +145,7 @@ class World:
 
 
 def row(queue: FakeQueue) -> QueueRow:
-    """What a planner is told of a queue."""
+    """Return the row by which a planner knows a queue."""
     assert queue.master is not None
     return QueueRow(
         queue.vhost,

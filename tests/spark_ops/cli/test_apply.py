@@ -96,7 +96,7 @@ def write(path: Path, client: FakeClient, *, now: float | None = None, name: str
 
 
 def document(plan: plans.Plan) -> dict[str, Any]:
-    """Of a plan."""
+    """Return the document of a plan."""
     return plans.build(
         cluster=plan.cluster,
         now=plan.created,
@@ -143,7 +143,7 @@ class Background:
 def test_without_a_word_nothing_is_done(
     client: FakeClient, path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """It says what would be; with --json too."""
+    """A run without consent says what would be done, with --json too."""
     plan = write(path, client)
     for arguments in ((), ("--dry-run",), ("--dry-run", "--yes")):
         assert main(["apply", str(path), *arguments]) == 0
@@ -312,7 +312,7 @@ def test_a_health_document_that_falls(
 
 @pytest.mark.real
 def test_no_spark_is_imported() -> None:
-    """They start at once: neither pyspark nor numpy is loaded."""
+    """These commands start at once: neither pyspark nor numpy is loaded."""
     names = "apply pause resume abort rollback"
     code = (
         "import sys\nfrom importlib import import_module\n"

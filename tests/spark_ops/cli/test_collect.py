@@ -77,7 +77,7 @@ def test_a_full_disk(tmp_path: Path, capsys: Capture, monkeypatch: pytest.Monkey
 
 
 def test_no_pyarrow(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install."""
+    """A missing pyarrow is told with what to install."""
     monkeypatch.setattr(collect, "find_spec", lambda _: None)
     assert main(["collect", str(tmp_path), "--out", str(tmp_path), "--once"]) == 4
     assert "pip install 'fluffle[spark]'" in capsys.readouterr().err

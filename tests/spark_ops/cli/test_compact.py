@@ -18,7 +18,7 @@ ROWS = list(rows(Setup(queues=2, hours=0.3, interval_s=60)))
 
 
 def test_it_tells_what_it_did(tmp_path: Path, capsys: Capture) -> None:
-    """Also which files it had to leave alone."""
+    """The command tells what it did, and which files it had to leave alone."""
     paths = write_parquet(ROWS, tmp_path)
     tear(paths[0])
     assert main(["compact", str(tmp_path), "--no-retention"]) == 0

@@ -199,7 +199,7 @@ def test_settings_from_a_file(run: Run, topology: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_show_imports_neither_numpy_nor_spark(made: Path) -> None:
-    """It starts at once: docs/internals/spark.md, "Starting"."""
+    """Showing a plan starts at once: docs/internals/spark.md, "Starting"."""
     script = (
         "import sys; from spark_ops.cli.main import main; main(['show', sys.argv[1]]); "
         "print([m for m in ('numpy', 'pyspark', 'pyarrow', 'scipy') if m in sys.modules])"

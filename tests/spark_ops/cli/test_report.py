@@ -124,7 +124,7 @@ def test_one_line_says_what_is_wrong(
     arguments: list[str],
     said: str,
 ) -> None:
-    """And nothing is written."""
+    """A fault is told in one line, and no report is written."""
     monkeypatch.chdir(files)
     if change is not None:
         data = change[1]

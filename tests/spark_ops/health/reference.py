@@ -70,7 +70,7 @@ def node_minute(rows: list[Row]) -> NodeMinute:
 def evidence(
     rows: Iterable[Row], start: int, end: int, cluster: str = "synthetic", **others: Any
 ) -> Evidence:
-    """Of the rows of minutes [start, end): all queues and links are taken as suspicious."""
+    """Return evidence of the rows of minutes [start, end): all queues and links are taken as suspicious."""
     unique: dict[Any, Row] = {}
     counts: dict[Any, int] = defaultdict(int)
     for row in rows:

@@ -21,7 +21,7 @@ SETUP = Setup(hours=1.0, queues=12)
 
 
 def judged(made: Iterable[dict[str, Any]], setup: Setup = SETUP, **others: Any) -> Judged:
-    """What rows of a setup are judged to be."""
+    """Return how rows of a setup are judged."""
     start = setup.start_s // 60
     return judge(evidence(made, start, start + round(setup.hours * 60), **others), Settings())
 
@@ -50,7 +50,7 @@ def test_a_fault_gives_its_finding_and_no_other(name: str) -> None:
 
 
 def test_of_the_disk_the_free_space_is_told() -> None:
-    """It has to stay above its limit, so a share of the limit would be read the wrong way round."""
+    """Free disk space has to stay above its limit, so a share of the limit would be read the wrong way round."""
     setup = Setup(hours=0.2, queues=2)
     made = [{**row, "disk_free": 1_200_000_000} if "disk_free" in row else row for row in rows(setup)]
     (finding, *_) = [each for each in judged(made, setup).findings if each.kind == "resource-near-limit"]
@@ -125,7 +125,7 @@ def test_missing_time_is_not_healthy(first: int, end: int, verdict: str) -> None
 
 
 def test_a_young_cluster_is_judged_by_what_there_is() -> None:
-    """Its nodes started in the window: nothing is missing before, but less than five minutes are too little."""
+    """A cluster whose nodes started in the window lacks nothing before, but less than five minutes are too little."""
     setup = Setup(hours=0.25, queues=3)
     start = setup.start_s // 60
     result = judge(evidence(rows(setup), start - 345, start + 15), Settings())
@@ -166,7 +166,7 @@ def test_settings_change_what_is_found() -> None:
 
 
 def test_the_document_is_plain_json() -> None:
-    """It can be written canonically, has at most 300 points a series, and its findings have ids of their own."""
+    """The document can be written canonically, has at most 300 points a series, and its findings have their own ids."""
     result = judged(inject(SETUP, "runaway-queue"))
     document = health_document(result, 1e9)
     assert json.loads(canonical(document)) == document

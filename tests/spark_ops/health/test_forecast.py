@@ -1,4 +1,4 @@
-"""When a limit is reached: a band that holds what really comes, and no forecast where there is no line."""
+"""A forecast is a band that holds what really comes, and there is none where there is no line."""
 
 from random import Random
 

@@ -67,7 +67,7 @@ EXPECTED = Counter((row["node"], row["boot_id"], row["kind"], row["seq"]) for ro
 
 @pytest.mark.slow
 def test_many_files_become_one(tmp_path: Path) -> None:
-    """Of each hour that is over; those that were replaced go when nobody can be reading them any more."""
+    """Many files of an hour that is over become one; replaced ones go when nobody can be reading them any more."""
     written(tmp_path, ROWS)
     before = {path: path.read_bytes() for path in live_files(tmp_path, "queue")}
     done = run(tmp_path)
@@ -88,7 +88,7 @@ def test_many_files_become_one(tmp_path: Path) -> None:
 
 
 def test_all_values_stay(tmp_path: Path) -> None:
-    """Of a merged hour."""
+    """All values of a merged hour stay."""
     written(tmp_path, ROWS)
 
     def values() -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def test_all_values_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_late_rows_and_duplicates(tmp_path: Path) -> None:
-    """What comes after a compaction counts at once, and goes in with the next one; what comes twice counts once."""
+    """Rows that come after a compaction count at once, and go in with the next one; duplicates count once."""
     chance = random.Random(1)
     late = chance.sample(ROWS, 60)
     keys = {id(row) for row in late}

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SETUP = Setup(hours=1.0, queues=6, interval_s=20.0)
 OF_CLUSTERS = ("node-down", "runaway-queue", "single-zone", "unsynced-promotion", "node-restart", "slow-link")
-"""Of which all evidence is compared; each asks Spark about ten times."""
+"""All evidence of these is compared; each asks Spark about ten times."""
 OF_QUEUES = (
     *("under-replicated", "unsynced-mirror", "mirror-lagging", "runaway-queue", "consumer-starvation"),
     *("consumer-bound", "old-messages", "unacked-stuck", "redelivery-loop", "unstable-failover"),

@@ -41,7 +41,7 @@ def test_the_window_ends_with_what_has_come_in(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_falls_silent_is_judged_up_to_now(tmp_path: Path) -> None:
-    """Its outage shows in the last minutes, which have no rows: the window must have them."""
+    """A silent cluster's outage shows in the last minutes, which have no rows: the window must have them."""
     pytest.importorskip("pyarrow")
     write(tmp_path, rows(SETUP))
     now_s = END_S + 240
@@ -145,7 +145,7 @@ def test_footers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_clock_that_is_an_hour_ahead_is_a_finding(spark: Any, tmp_path: Path) -> None:
-    """It does not blind the window, and all rows are seen."""
+    """A clock that is ahead does not blind the window, and all rows are seen."""
     from spark_ops.jobs.health import health
 
     write_at(tmp_path, with_clock(3600))

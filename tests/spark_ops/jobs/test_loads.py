@@ -1,4 +1,4 @@
-"""What a planner is told: placement of the newest whole snapshot, loads of the window, the rest told as unknown."""
+"""A planner is told placement of the newest whole snapshot, loads of the window, and what is unknown."""
 
 import json
 from dataclasses import replace
@@ -79,7 +79,7 @@ def test_several_clusters(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> ClusterRows:
-    """What is told of a healthy cluster, in which a queue was moved by a plan half an hour ago."""
+    """Give the rows of a healthy cluster, in which a queue was moved by a plan half an hour ago."""
     root = tmp_path_factory.mktemp("root")
     moved = {
         **{name: ROWS[0][name] for name in ("v", "cluster", "node", "boot_id", "mono_ms")},

@@ -103,7 +103,7 @@ def test_a_sink_that_was_away_gets_all_of_it_later(judging: Judging) -> None:
 def test_a_crash_before_the_cursor_is_written_repeats(
     judging: Judging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is at least once: nothing is lost, and the id is the same."""
+    """Delivery is at least once after a crash: nothing is lost, and the id is the same."""
     judging.add(10)
     sink = Taking()
     judging.outbox().deliver([sink])

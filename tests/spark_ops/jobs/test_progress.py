@@ -1,4 +1,4 @@
-"""What is told of long work: nothing if it is quick, one line on a terminal, a line at times elsewhere."""
+"""Progress of long work is told: nothing if it is quick, one line on a terminal, a line at times elsewhere."""
 
 import io
 

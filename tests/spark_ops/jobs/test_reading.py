@@ -47,7 +47,7 @@ def test_no_root(tmp_path: Path) -> None:
 
 
 def test_hours_are_chosen(tmp_path: Path) -> None:
-    """Those with something of [since, until)."""
+    """Hours are chosen that have something of [since, until)."""
     roots.write(tmp_path, NODE_ROWS)
     for since, until, hours in (
         (None, None, [0, 1]),
@@ -164,7 +164,7 @@ def test_nothing_there(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_torn_files_are_skipped(spark: Any, tmp_path: Path) -> None:
-    """Also one whose middle is damaged, which its footer does not show: no query sees some of its rows only."""
+    """Torn files are skipped, also one with a damaged middle, which its footer does not show."""
     paths = roots.write(tmp_path, NODE_ROWS)
     paths[0].write_bytes(paths[0].read_bytes()[:-100])
     data = bytearray(paths[1].read_bytes())

@@ -233,7 +233,7 @@ def test_great_and_odd_values(spark: Any, tmp_path: Path) -> None:
 
 
 def test_histograms(rolled: Any) -> None:
-    """What each bucket rose by, between the first and the last row."""
+    """Each bucket rises by the difference between the first and the last row."""
     got = rolled.where("role = 'master'")
     for row in got.select(histogram_added("confirm_us").alias("rise"), "first", "last").collect():
         assert row.rise == [b - a for a, b in zip(row.first.confirm_us, row.last.confirm_us, strict=True)]

@@ -111,7 +111,7 @@ def test_settings_by_size(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_session_inside_a_session(spark: Any) -> None:
-    """It is the same, and still there afterwards; time is UTC."""
+    """A session inside a session is the same, and still there afterwards; time is UTC."""
     with session("inner") as inner:
         assert inner is spark
     assert spark.range(3).count() == 3

@@ -39,7 +39,7 @@ def write_slices(root: Path, made: list[Row], minutes: int) -> None:
 def test_a_stream_that_is_cut_finds_what_a_batch_does(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It breaks off after it has written a batch and before Spark knows: nothing is counted twice."""
+    """A stream that breaks off after a batch was written and before Spark knows counts nothing twice."""
     from pyspark.errors import StreamingQueryException
 
     from spark_ops.health.document import health_document
@@ -231,7 +231,7 @@ def test_a_store_that_spark_does_not_share_is_an_error(
 
 
 def test_a_part_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
-    """Nor one that is within a merged one."""
+    """A part that is not finished is not read, nor one that is within a merged one."""
     from spark_ops.jobs.streaming import Store
 
     store = Store(tmp_path, "c")

@@ -31,12 +31,12 @@ def queue(name: str, *ring: str, **given: Any) -> QueueRow:
 
 
 def cluster(nodes: list[NodeRow], queues: list[QueueRow]) -> ClusterRows:
-    """They together."""
+    """Return nodes and queues as rows of one cluster."""
     return ClusterRows("c", 3, "sha256:" + "1" * 64, (NOW - 3600, NOW), 1.0, tuple(nodes), tuple(queues))
 
 
 def outcome(rows: ClusterRows, settings: Settings = FREE) -> Outcome:
-    """What the planner does."""
+    """Return the planner's outcome for the rows."""
     return planned(fleet_of(rows, settings, now=NOW), settings)
 
 

@@ -35,7 +35,7 @@ def _tiny(draw: st.DrawFn) -> ClusterRows:
 
 
 def _above(rows: ClusterRows, masters: tuple[str, ...], bounds: Bounds) -> float:
-    """What the goal makes smaller: what nodes have above their limits, as `Bounds.objective` has it."""
+    """Return what the goal makes smaller: load above the nodes' limits, as `Bounds.objective` has it."""
     loads = Counter({row.node: 0.0 for row in rows.nodes})
     for row, master in zip(rows.queues, masters, strict=True):
         loads[master] += row.cpu

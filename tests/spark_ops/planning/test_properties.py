@@ -1,4 +1,4 @@
-"""What holds of every plan: the properties of spark §6, on clusters of all kinds."""
+"""Every plan has the properties of spark §6, on clusters of all kinds."""
 
 from dataclasses import replace
 from itertools import pairwise

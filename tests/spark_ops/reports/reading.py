@@ -18,7 +18,7 @@ class Cell:
 
 
 class Page(HTMLParser):
-    """What was read of a page."""
+    """Reads a page into tags, tables and text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,4 +1,4 @@
-"""What a plan promised, and what came."""
+"""A report compares a plan's promise with what came."""
 
 from dataclasses import replace
 
@@ -109,7 +109,7 @@ def test_a_queue_that_moves_twice_arrives_once() -> None:
 
 
 def test_a_mirror_that_moved() -> None:
-    """It is there when the new copy is synchronised and the old one is gone."""
+    """A mirror has moved when the new copy is synchronised and the old one is gone."""
     rows = samples.rows()
     *others, mail = rows.queues
     half = replace(mail, ring=(*mail.ring, "rabbit@n2"), synced=(*mail.synced, "rabbit@n2"))
@@ -141,7 +141,7 @@ def test_loads_count_mirrors() -> None:
 
 
 def test_a_queue_that_moves_twice() -> None:
-    """Where it ends counts, for both moves."""
+    """A queue that moves twice is judged by where it ends, for both moves."""
     steps = [
         {**samples.plan()["steps"][0], "id": f"s{number}", "from": source, "to": target, "depends": depends}
         for number, source, target, depends in (

@@ -86,7 +86,7 @@ def assert_inert(read: Page) -> None:
 def test_hostile_names_are_inert(
     cluster: str, busy: str, other: str, queue: str, grown: str, vhost: str
 ) -> None:
-    """They change no element of the page, and its bytes are UTF-8 (spark §6.23)."""
+    """Hostile names change no element of the page, and its bytes are UTF-8 (spark §6.23)."""
     assume(len({busy, f"{other}3", "rabbit@n2", "rabbit@n4", "rabbit@n5"}) == 5)
     changes = {
         "prod-eu": cluster, "rabbit@n1": busy, "rabbit@n3": other + "3", "orders.created": queue,

@@ -50,7 +50,7 @@ def test_no_cell_is_a_formula(name: str) -> None:
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:
-    """There is one way to say that something is HTML."""
+    """Text is escaped unless it is marked as HTML, for which there is one way."""
     assert tag("b", "<i>", title='"') == '<b title="&quot;">&lt;i&gt;</b>'
     assert tag("b", Markup("<i></i>")) == "<b><i></i></b>"
     assert tag("p", None, ["a", ["b"]], hidden=True, lang=None) == "<p hidden>ab</p>"
@@ -102,7 +102,7 @@ def test_every_figure_can_be_written(value: float, kind: str) -> None:
 
 
 def test_the_unit_is_in_the_name() -> None:
-    """What evidence is about is told by the end of its name."""
+    """The end of a name tells the unit of its evidence."""
     kinds = {
         name: figures.kind_of(name)
         for name in ("lag_ms", "size_bytes", "eta_s", "mean_share", "ready", "ratio")
@@ -193,13 +193,13 @@ def test_many_nodes_are_few_lines() -> None:
 
 @given(st.floats(1e-9, 1e15), st.sampled_from(["decimal", "share", "bytes", "count", "ms"]))
 def test_a_scale_holds_all_and_wastes_little(highest: float, kind: str) -> None:
-    """Its end is no less than the highest value, and not much more than twice it."""
+    """A scale's end is no less than the highest value, and not much more than twice it."""
     top = svg.nice_top(highest, kind)
     assert highest * 0.999 <= top <= highest * 2.6
 
 
 def test_drawings_have_names() -> None:
-    """Whoever does not see one hears what it is."""
+    """Drawings have names, so that people who do not see one hear what it is."""
     drawn = svg.plot(
         [line("<n>", [0, 60, 120], [1.0, None, 2.0])], 0, 120, 2.0, title="CPU & more", kind="share"
     )  # type: ignore[list-item]
@@ -234,7 +234,7 @@ def test_labels_of_a_time_axis_differ(span_s: float) -> None:
 
 
 def test_tables_are_in_the_document() -> None:
-    """The same rows as CSV; figures as they are."""
+    """Tables as CSV have the rows of the document, with figures as they are."""
     document = build(samples.health(), samples.plan(), created=CREATED)
     by_name = {each.name: each for each in tables_of(document)}
     assert set(by_name) == {"findings", "nodes", "moves", "goals", "forecasts", "gaps"}
@@ -292,7 +292,7 @@ def test_too_little_is_never_healthy() -> None:
 
 
 def test_documents_of_different_clusters_are_refused() -> None:
-    """And nothing at all."""
+    """A report of different clusters is refused, and so is one of nothing."""
     with pytest.raises(ValueError, match="different clusters: other, prod-eu"):
         build(samples.health(), samples.plan(cluster="other"), created=CREATED)
     with pytest.raises(ValueError, match="needs a health document or a plan"):

@@ -71,7 +71,7 @@ BAD: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), BAD)
 def test_a_wrong_value_costs_its_row_only(name: str, value: Any) -> None:
-    """Of three rows, the one in the middle."""
+    """A wrong value in the middle of three rows costs its row only."""
     mine = [row for row in ROWS if row["kind"] == "node"][:3]
     assert not fits(value, FIELDS["node"][name])
     mine[1] = mine[1] | {name: value}

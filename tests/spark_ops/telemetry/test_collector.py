@@ -30,7 +30,7 @@ NOW = 2e9
 
 
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells a row from all others."""
+    """Return the fields that tell a row from all others."""
     return row["node"], row["boot_id"], row["kind"], row["seq"]
 
 
@@ -149,7 +149,7 @@ def test_a_crash_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fu
 
 
 def test_lines_that_give_no_row(tmp_path: Path) -> None:
-    """They are counted by kind and kept apart; the rows around them are taken."""
+    """Lines that give no row are counted by kind and kept apart; the rows around them are taken."""
     node = tmp_path / "in" / "node1"
     node.mkdir(parents=True)
     mine = [row for row in ROWS if row["node"] == "node1" and row["kind"] == "node"][:4]
@@ -170,7 +170,7 @@ def test_lines_that_give_no_row(tmp_path: Path) -> None:
 
 
 def test_a_node_that_died(tmp_path: Path) -> None:
-    """Its open segment is taken when nobody has written to it for long, and left to the node."""
+    """A dead node's open segment is taken when nobody has written to it for long, and left to the node."""
     write_segments(ROWS[:50], tmp_path / "in", rotate_s=36000)
     path = next((tmp_path / "in").glob("node1/*.ndjson"))
     mine = path.read_bytes()

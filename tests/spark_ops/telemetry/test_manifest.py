@@ -1,4 +1,4 @@
-"""Which files of an hour count."""
+"""Some files of an hour count, as its manifest says."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_what_counts() -> None:
 
 
 def test_a_manifest_comes_back(tmp_path: Path) -> None:
-    """And none is an empty one."""
+    """A manifest is read as it was written, and a missing one is empty."""
     assert manifest.read(tmp_path) == Manifest()
     told = Manifest(("b", "a"), frozenset(("x", "y")), 7)
     manifest.write(tmp_path, told)

@@ -35,7 +35,7 @@ def test_ranges_are_a_set(numbers: list[int]) -> None:
 
 
 def test_ranges_are_bounded() -> None:
-    """Of too many holes the oldest ones count as filled."""
+    """Ranges are bounded: with too many holes the oldest ones count as filled."""
     ranges = Ranges()
     for number in range(0, 5000, 2):
         assert ranges.add(number)
@@ -70,7 +70,7 @@ def test_lost_late_and_skewed() -> None:
 
 
 def test_lines_without_rows() -> None:
-    """They count for the latest hour of their node; if there is no row at all for the source, now."""
+    """Lines without rows count for the latest hour of their node; if there is no row at all for the source, now."""
     watch = Watch()
     watch.of_source("", "n9", HOUR_MS)
     watch.rejected(Problem.TORN)
@@ -95,7 +95,7 @@ def test_two_nodes_of_one_name() -> None:
 
 
 def test_facts_of_several_collectors(tmp_path: Path) -> None:
-    """Those of one node are added up; a damaged file is passed over; limits are of hours."""
+    """Facts of one node are added up; a damaged file is passed over; limits are of hours."""
     for source in ("one", "two"):
         state = Checkpoint()
         for seq in range(3):

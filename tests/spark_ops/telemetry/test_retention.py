@@ -1,4 +1,4 @@
-"""How long hours stay."""
+"""Hours stay for a time that depends on their kind."""
 
 import os
 from datetime import UTC, datetime, timedelta

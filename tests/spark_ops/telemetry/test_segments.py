@@ -1,4 +1,4 @@
-"""What becomes of the lines of a segment."""
+"""The lines of a segment become rows, or are rejected with the problem that they have."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_any_bytes(data: bytes) -> None:
     )
 )
 def test_any_values(changes: dict[str, Any]) -> None:
-    """What parse takes has a right envelope."""
+    """A row that `parse` accepts has a right envelope."""
     found = parse(line(**changes))
     if isinstance(found, dict):
         assert type(found["seq"]) is int
@@ -109,7 +109,7 @@ def test_lines_that_give_no_row(data: bytes, problem: Problem) -> None:
 
 
 def test_types() -> None:
-    """What fits a type."""
+    """Values fit a type or do not."""
     assert fits(2**31 - 1, "int32")
     assert not fits(2**31, "int32")
     assert not fits(True, "int64")

@@ -158,7 +158,7 @@ def test_what_faults_are_for() -> None:
 
 
 def facts_of(made: Any) -> list[HourFacts]:
-    """What a collector would count."""
+    """Return the facts that a collector would count."""
     watch = Watch()
     for row in made:
         watch.row(row)

@@ -100,7 +100,7 @@ def _shown(output: Output) -> str:
 
 
 def play(text: str) -> str:
-    """The same story with what comes of each line now."""
+    """Return the story with the present outcome of each line."""
     return retold(text, Story().tell)
 
 

@@ -242,7 +242,7 @@ class Story:
                         yield f"{INDENT}deleted"
 
     def _frames(self) -> Iterator[str]:
-        """What was sent since the last time, while nothing moves by itself."""
+        """Yield the frames that were sent since the last time, while nothing moves by itself."""
         for (origin, to), frames in self.cluster.frames.items():
             new = [frame for frame in frames if id(frame) not in self._seen]
             for frame in new:
@@ -416,7 +416,7 @@ def _shown_side(raw: bytes) -> str:
 
 
 def play(text: str, on_line: Callable[[str], None] = lambda line: None) -> str:
-    """The same story with what comes of each line now."""
+    """Return the story with the present outcome of each line."""
     story = Story()
 
     def tell(line: str) -> Iterator[str]:

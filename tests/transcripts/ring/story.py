@@ -106,7 +106,7 @@ class Story:
 
 
 def play(text: str) -> str:
-    """The same story with what comes of each line now."""
+    """Return the story with the present outcome of each line."""
     return retold(text, Story().tell)
 
 

@@ -57,5 +57,5 @@ class CatalogueCluster:
 
     @property
     def nodes(self) -> list[str]:
-        """Where the members of the ring are."""
+        """Return the nodes of the ring's members."""
         return [member.node for member in self.view.ring]

@@ -1,4 +1,4 @@
-"""Which nodes get a copy (amqp-behaviour §9.2, §9.3; reliability §2.2)."""
+"""Policies choose the nodes that get a copy (amqp-behaviour §9.2, §9.3; reliability §2.2)."""
 
 from dataclasses import replace
 from typing import Any
@@ -159,7 +159,7 @@ def test_quorum_queues(size: int | None, copies: int) -> None:
 
 
 def test_a_quorum_queue_of_a_client_of_a_ram_node() -> None:
-    """Its first home is a disc node."""
+    """The first home of a quorum queue is a disc node."""
     queue = QueueRecord("/", "q", "00ff", durable=True, type="quorum")
     assert first_nodes(QueueSettings(), queue, "r", "ab") == ("a", ("b",))
 

@@ -127,7 +127,7 @@ def test_declare_without_mirrors(cluster: Cluster) -> None:
 
 
 def test_mirrors_that_are_down_when_it_is_applied(cluster: Cluster) -> None:
-    """They get no copy; if the home is, the first mirror is master. Nor do nodes get one that cannot."""
+    """A node that is down, or that cannot have one, gets no copy; if the home is, the first mirror is master."""
     cluster.down(B)
     cluster.declare(B, C, "nobody@host")
     assert cluster.nodes == [A, C]
@@ -283,7 +283,7 @@ def test_what_is_on_disk_keeps_its_name(cluster: Cluster) -> None:
 
 
 def test_a_mastership_has_its_own_number(cluster: Cluster) -> None:
-    """It rises with each master, also over times in which the queue is not mirrored; 0 if it never moved."""
+    """A mastership's number rises with each master, also over times without mirrors; 0 if the queue never moved."""
     cluster.declare(B)
     assert cluster.queue.mastership == 0
     cluster.change(TransferMaster(1, 2))
@@ -321,7 +321,7 @@ def test_a_mirrors_node_goes(cluster: Cluster) -> None:
 
 
 def test_the_masters_node_goes(cluster: Cluster) -> None:
-    """Until all the dead one had to say has gone round its home stays; then the queue lives elsewhere."""
+    """The home stays until all that the dead master had to say has gone round; then the queue lives elsewhere."""
     cluster.declare(B, C)
     cluster.down(A)
     assert (cluster.view.state, cluster.queue.home) == ("flushing", A)
@@ -478,7 +478,7 @@ def test_forget_removes(cluster: Cluster) -> None:
 
 
 def test_forget_a_node_that_is_up(cluster: Cluster) -> None:
-    """It goes down first; a mirrored queue lives on elsewhere."""
+    """A forgotten node goes down first; a mirrored queue lives on elsewhere."""
     cluster.declare(B)
     cluster.do(DeclareQueue("/", "plain", "2", durable=True, home=A))
     cluster.take()
@@ -491,7 +491,7 @@ def test_forget_a_node_that_is_up(cluster: Cluster) -> None:
 
 
 def test_forgotten_while_only_unsynchronised_copies_are_left(cluster: Cluster) -> None:
-    """Nobody may be promoted and nobody can bring it back; always: the copy that is left is taken."""
+    """A queue with unsynchronised copies only is deleted when its node is forgotten; always: the copy left is taken."""
     unsynchronised_on_b(cluster)
     cluster.do(RemoveMember(A))
     assert cluster.catalogue.queue("/", "q") is None
@@ -559,7 +559,7 @@ def test_put_back(cluster: Cluster) -> None:
 
 
 def test_what_a_lone_node_keeps(cluster: Cluster) -> None:
-    """Its own log and definitions know of no copies: nobody outside the cluster has any."""
+    """A lone node's log and definitions know of no copies, as no node outside the cluster has any."""
     queue = cluster.declare(B)
     assert declaration(queue) == DeclareQueue("/", "q", "1", durable=True, home=A)
     assert declaration(queue) in list(snapshot(cluster.catalogue))
@@ -598,7 +598,7 @@ class Aim:
     two: int
 
     def command(self, catalogue: Catalogue) -> Command[Any]:
-        """What it is now."""
+        """Return the command that this random step stands for, given the catalogue's present state."""
         queue = catalogue.queue("/", self.queue)
         node = catalogue.member(self.node)
         incarnation = 0 if node is None else node.incarnation - (self.one == 0)
@@ -653,7 +653,7 @@ _commands: st.SearchStrategy[Command[Any]] = st.one_of(
 
 
 def check(catalogue: Catalogue) -> None:
-    """What holds of each mirrored queue, whatever happened."""
+    """Check the invariants of each mirrored queue, which hold whatever happened."""
     for queue in catalogue.queues("/"):
         view = queue.view
         if view is None:

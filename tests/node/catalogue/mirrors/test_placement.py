@@ -34,7 +34,7 @@ class World(CatalogueCluster):
         return found.home, found.mirrors
 
     def have(self, home: str, count: int) -> None:
-        """There are queues already."""
+        """Declare queues that are there already."""
         for number in range(count):
             self.do(DeclareQueue("/", f"{home} {number}", "00", home=home))
 

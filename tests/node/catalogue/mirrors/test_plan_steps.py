@@ -143,7 +143,7 @@ def test_who_has_a_copy_that_the_policy_may_take_away_keeps_it() -> None:
 
 
 def test_a_copy_that_is_there_but_not_synchronised() -> None:
-    """It is synchronised as long as it is placed: with ha-sync-mode manual nobody else would."""
+    """A copy stays placed until it is synchronised: with ha-sync-mode manual nobody else would do so."""
     cluster = Cluster(mode="all", params=None)
     assert [cluster.step("add_mirror", node).state for node in (C, D)] == ["done", "done"]
     assert cluster.step("add_mirror", C).state == "skipped"
@@ -168,7 +168,7 @@ def test_a_placement_of_less_than_the_policy_wants_ends(mode: str, params: Json)
 
 
 def test_a_node_that_the_policy_has_no_choice_of_is_not_placed() -> None:
-    """Its copy goes, whatever a plan says; the placement must not wait for it."""
+    """A copy goes that the policy has no place for, whatever a plan says; the placement must not wait for it."""
     cluster = Cluster(A, B, C, mode="nodes", params=[A, B])
     assert cluster.step("add_mirror", B).state == "skipped"
     assert cluster.queue.placement == ()
@@ -337,7 +337,7 @@ _EVENTS = st.one_of(
 
 
 def _ring_does(cluster: Cluster, roll: int) -> None:
-    """What copies do by themselves: one of what can be."""
+    """Apply one of the changes that copies can make by themselves, chosen by `roll`."""
     view = cluster.view
     changes: list[ViewChange] = [ActivateMirror(each.id) for each in view.ring if each.status == "joining"]
     changes += [
@@ -443,7 +443,7 @@ def test_a_drop_of_the_policys_is_of_the_view_that_was_seen() -> None:
 
 
 def test_a_transfer_and_an_addition_of_others() -> None:
-    """What others change meanwhile is what the next step is judged by."""
+    """The next step of a plan is judged by the view as others have changed it meanwhile."""
     cluster = Cluster()
     heir = cluster.view.member_on(B)
     assert heir is not None

@@ -1,4 +1,4 @@
-"""What the view of a mirrored queue says of members and of what their nodes have on disk; reliability §4.1, §4.10.
+"""The view of a mirrored queue knows its members and what their nodes have on disk; reliability §4.1, §4.10.
 
 How views change: `tests.node.catalogue.mirrors.test_views`.
 """
@@ -45,7 +45,7 @@ def test_what_is_of_no_use_is_not_wanted() -> None:
 
 
 def test_all_that_may_bring_a_queue_back_is_wanted() -> None:
-    """Also of who learns of its own death from that view."""
+    """All copies that may bring the queue back are wanted, also that of a node that learns of its own death there."""
     first = created(0, [(A, 1), (B, 2)], copy=0)
     down = died(died(first, (2,), may_lose=False), (1,), may_lose=False)
     assert (down.state, down.members, down.recoverable, down.copies) == ("down", (), (A, B), (0, 2))

@@ -183,14 +183,14 @@ def test_a_newcomer_never_comes_to_own_who_died_before_it_knew_anything() -> Non
 
 
 def test_a_node_does_not_get_another_copy_while_its_last_one_may_still_count() -> None:
-    """Until it is erased a dead synchronised copy may be what brings the queue back."""
+    """A dead synchronised copy may be what brings the queue back until it is erased, so its node gets no other."""
     view = killed(three(), 3)
     assert changed(view, AddMirror(C, 9)) is None
     assert ids(after(view, EraseMirror(3, 1), AddMirror(C, 9))) == [1, 2, 6]
 
 
 def test_another_copy_on_a_node_has_another_name_on_its_disk() -> None:
-    """Nobody takes up what is left of one that was given up; who brings the queue back goes on with what it has."""
+    """A new copy takes up nothing of one that was given up; a node that brings a queue back goes on with its own."""
     view = after(killed(three(), 3), EraseMirror(3, 1), AddMirror(C, 9))
     assert [(member.node, member.copy) for member in view.members] == [(A, 1), (B, 2), (C, 6)]
     view = killed(view, 1, 2)
@@ -257,7 +257,7 @@ def test_synchronised_while_flushing() -> None:
 
 
 def test_no_copy_is_given_up_while_there_is_no_master() -> None:
-    """What the dead master wanted is not done any more."""
+    """A mirror is not dropped at the wish of a master that has died."""
     assert changed(killed(three(), 1), DropMirror(2)) is None
 
 
@@ -277,7 +277,7 @@ def test_transfer() -> None:
 
 
 def test_took_over_comes_too_late() -> None:
-    """It speaks of one mastership: a proposal that comes late says nothing of a later one of the same member."""
+    """TookOver speaks of one mastership: a late proposal says nothing of a later one of the same member."""
     view = after(three(), TransferMaster(1, 3))
     late = TookOver(view.since)
     view = after(view, late, TransferMaster(3, 1))
@@ -297,7 +297,7 @@ def test_transfer_to_who_must_not_be_master() -> None:
 
 
 def test_who_handed_over_dies() -> None:
-    """When it is erased all has heard its last word."""
+    """A master that handed over and died is erased once all have heard its last word."""
     view = killed(after(three(), TransferMaster(1, 2)), 1)
     assert (view.master, view.previous, view.state) == (2, 1, "live")
     view = after(view, EraseMirror(1, 2))
@@ -348,7 +348,7 @@ def all_down() -> View:
 
 
 def test_an_older_version_took_the_last_master_at_once() -> None:
-    """What its log says must come to what it came to then: nothing was kept."""
+    """The log of an older version leads to the state that it led to then: the last master was taken, nothing kept."""
     view = after(all_down(), OfferCopy(B, 5, 100))
     assert view.state == "down"
     assert after(view, OfferCopy(A, 6, 9)).master_node == A
@@ -388,7 +388,7 @@ def test_a_copy_that_has_lost_something_comes_last() -> None:
 
 
 def kept_beside_a() -> View:
-    """It went on with the copy of A; those of B and C are still there."""
+    """Return the view that went on with the copy of A; those of B and C are still there."""
     view = after(all_down(), *(OfferCopy(node, 5, 9, True) for node in (A, B, C)))
     assert (view.master_node, view.kept) == (A, ((B, 2), (C, 3)))
     return view
@@ -406,7 +406,7 @@ def test_the_others_keep_theirs_until_a_mirror_is_synchronised() -> None:
 
 
 def test_below_which_number_the_others_have_the_same_messages() -> None:
-    """What the copy that was taken ends with; later ones may have got the same numbers for something else."""
+    """Copies agree below the end of the copy that was taken; later numbers may stand for other messages."""
     view = kept_beside_a()
     assert view.common == 9
     again = after(killed(view, view.master), OfferCopy(A, 8, 20, True))
@@ -462,7 +462,7 @@ def test_forget_promotes_offline_follower() -> None:
 
 
 def test_forget_a_mirror_that_died_before_the_master() -> None:
-    """Nobody waits for its copy once the master dies too, though it had all when it died."""
+    """A mirror that died before the master is not waited for, though it had all when it died."""
     view = forgotten(killed(three(), 2), B)
     assert view is not None
     assert view.synced == (1, 3)
@@ -502,7 +502,7 @@ class History:
         self.ever = set(ids(self.view))
 
     def see(self, view: View, *, given_up: int = 0) -> None:
-        """What holds of each step."""
+        """Check the invariants of each step from one view to the next."""
         before, self.view = self.view, view
         assert view.version == before.version + 1
         check_members(before, view, self.ever)
@@ -525,7 +525,7 @@ class History:
 
 
 def check_members(before: View, view: View, ever: set[int]) -> None:
-    """Who was removed never comes back, nor does an id; from joining to alive to dead; one of a node."""
+    """Check that members go from joining to alive to dead, that no id comes back, and that a node has one at most."""
     known = {member.id: member for member in before.members}
     steps = {("joining", "alive"), ("alive", "dead")}
     for member in view.members:
@@ -568,7 +568,7 @@ def check_owners(before: View, view: View) -> None:
 
 
 def check_master(before: View, view: View, given_up: int) -> None:
-    """Where there is a master it is alive and synchronised; only by leave of the policy was it not before.
+    """Check that a master is alive and synchronised, and was so before unless the policy gave leave.
 
     given_up: the member whose copy is dropped by its own wish; 0: none.
     """
@@ -669,7 +669,7 @@ def test_whatever_happens(nodes: int, steps: list[tuple[int, int, int, bool]]) -
 
 
 def test_who_gives_up_leaves_nothing_to_come_back_from() -> None:
-    """What a mirror had is dropped: nobody waits for it, also if the master dies before it is erased."""
+    """The copy of a mirror that gives up is dropped: nobody waits for it, even if the master dies before that."""
     view = after(three(), GiveUp(2))
     assert [(member.id, member.status) for member in view.members] == [
         (1, "alive"),
@@ -706,7 +706,7 @@ def test_who_gives_up_while_flushing() -> None:
 
 
 def test_a_mirror_goes_while_flushing_if_another_one_is_synchronised() -> None:
-    """Who answers for the dead one asks for it, seeing this view: then the other one is there still."""
+    """A mirror is dropped while flushing if another one is synchronised and the request is of this view."""
     flushing = killed(three(), 1)
     view = after(flushing, DropMirror(3, flushing.version))
     assert (view.state, view.synced, view.recoverable) == ("flushing", (1, 2), (A, B))
@@ -715,7 +715,7 @@ def test_a_mirror_goes_while_flushing_if_another_one_is_synchronised() -> None:
 
 
 def test_an_evicted_mirror_is_not_waited_for() -> None:
-    """It drops its copy when it sees that."""
+    """An evicted mirror is out of the view at once, and drops its copy when it sees that."""
     view = after(three(), DropMirror(2))
     assert view.synced == (1, 3)
     assert view.is_settled

@@ -126,7 +126,7 @@ PERMISSION = {"vhost": "v1", "user": "u1", "configure": ".*", "write": "^a", "re
     ],
 )
 def test_permissions(run: Run, fake: FakeNode, words: str, output: str) -> None:
-    """Where there are none RabbitMQ prints an empty line, and `[]` as JSON."""
+    """Without permissions RabbitMQ prints an empty line, and `[]` as JSON."""
     name = words.split()[0]
     fake.answers[name] = {"rows": [PERMISSION]}
     assert run(*words.split())[1] == output

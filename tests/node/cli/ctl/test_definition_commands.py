@@ -26,7 +26,7 @@ def test_export_to_standard_output(run: Run) -> None:
 
 
 def test_export_to_a_file(run: Run, tmp_path: Path) -> None:
-    """It holds hashes of passwords, so it is for its owner."""
+    """An export holds hashes of passwords, so its file is for its owner alone."""
     file = tmp_path / "d.json"
     banner = f'Exporting definitions in JSON to a file at "{file}" ...\n'
     assert run("export_definitions", str(file)) == (0, banner, "")

@@ -1,4 +1,4 @@
-"""What RabbitMQ 3.10.8's formatters print (management §3.1, §3.4); the texts are its own, taken from a live node."""
+"""Formatters print as RabbitMQ 3.10.8's do (management §3.1, §3.4); the texts are its own, taken from a live node."""
 
 import json
 

@@ -232,7 +232,7 @@ def test_certificates(run: Run, fake: FakeNode) -> None:
 
 
 def test_damaged_files(run: Run, fake: FakeNode) -> None:
-    """Those that the node names are listed."""
+    """The check lists the damaged files that the node names."""
     words = ("-q", "check_store_damage")
     assert run(*words) == (0, f"Node {NODE} reported no damaged files with messages\n", "")
     fake.answers["status"] = {"is_running": True, "listeners": [], "damaged_files": ["messages/1.rdq"]}

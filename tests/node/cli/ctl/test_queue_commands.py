@@ -113,7 +113,7 @@ def test_a_command(
 
 @pytest.mark.parametrize(("is_syncing", "says"), [(True, ""), (False, "not_syncing\n")])
 def test_cancel_sync_queue(run: Run, fake: FakeNode, is_syncing: bool, says: str) -> None:
-    """Where nothing is being synchronised RabbitMQ says so, and is content."""
+    """If nothing is being synchronised RabbitMQ says so and ends with code 0."""
     fake.answers["cancel_sync_queue"] = {"is_syncing": is_syncing}
     banner = "Stopping synchronising queue 'q' in vhost 'v' ...\n"
     assert run("-p", "v", "cancel_sync_queue", "q") == (0, banner + says, "")

@@ -1,4 +1,4 @@
-"""What a node is made of, and `report`: as a live RabbitMQ 3.10.8's (management §3.2, §3.4)."""
+"""Commands about a node's runtime, and `report`, print as a live RabbitMQ 3.10.8's do (management §3.2, §3.4)."""
 
 import json
 from typing import Any

@@ -373,7 +373,7 @@ def test_arguments_for_a_headers_exchange(arguments: Table) -> None:
 
 
 def test_bindings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those of a vhost; what was unbound doesn't count."""
+    """Bindings to a queue and bindings of a vhost have limits; those that were unbound don't count."""
     client = World().client()
     client.send(1, QueueDeclare(queue="q"))
     client.send(1, QueueDeclare(queue="r"))

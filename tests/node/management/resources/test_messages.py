@@ -46,7 +46,7 @@ def test_what_was_got_is_back_when_the_answer_is_there(site_caller: tuple[LiveSi
 
 
 def test_a_get_has_its_bounds(site_caller: tuple[LiveSite, Caller], monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many messages, so many bytes; a negative count asks for all."""
+    """A get returns at most so many messages and so many bytes; a negative count asks for all."""
     _, caller = site_caller
     for _ in range(5):
         publish(caller, "12345")

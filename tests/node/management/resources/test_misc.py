@@ -1,4 +1,4 @@
-"""Who calls, names, logins that were tried (management §1.10, §2.1), without sockets."""
+"""Callers, names and attempted logins are handled without sockets (management §1.10, §2.1)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What of a node is not RabbitMQ's: its log, and maintenance mode; the rest: tests/conformance/http."""
+"""A node's log and maintenance mode are not RabbitMQ's and are tested here; the rest: tests/conformance/http."""
 
 import base64
 from typing import Any
