@@ -328,7 +328,7 @@ def test_another_version_of_the_wire(certs: Path) -> None:
 
 
 def test_a_node_of_protocol_1_reads_why_it_is_refused() -> None:
-    """Links of protocol 1 are streams of gRPC, whose error has the reason; with TLS only the other node's log has it."""
+    """Links of protocol 1 are streams of gRPC, whose error has the reason; with TLS only the log here has it."""
     grpc = pytest.importorskip("grpc.aio")
 
     async def story() -> None:
