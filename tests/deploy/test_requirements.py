@@ -27,12 +27,27 @@ def test_versions_have_an_upper_bound(bound: Requirement) -> None:
     assert version(bound.name) in bound.specifier, "what the tests run with"
 
 
+def needs(name: str) -> list[Requirement]:
+    """Return what a package needs without extras."""
+    found = [Requirement(text) for text in requires(name) or ()]
+    return [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
+
+
 @pytest.mark.parametrize("name", sorted(PINS))
 def test_what_packages_need_is_pinned_too(name: str) -> None:
-    for text in requires(name) or ():
-        needed = Requirement(text)
-        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-            assert PINS[canonicalize_name(needed.name)] in needed.specifier, text
+    for needed in needs(name):
+        assert PINS[canonicalize_name(needed.name)] in needed.specifier, str(needed)
+
+
+def test_nothing_is_pinned_that_no_package_needs() -> None:
+    wanted: set[str] = set()
+    left = [each.name for each in BOUNDS]
+    while left:
+        name = canonicalize_name(left.pop())
+        if name not in wanted:
+            wanted.add(name)
+            left += [each.name for each in needs(name)]
+    assert set(PINS) == wanted
 
 
 def test_each_has_hashes_and_nothing_says_where_from() -> None:
