@@ -90,6 +90,7 @@ def test_report_beside(reference: str, required: str) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.real
 def test_report_beside_both() -> None:
     """Another version and RabbitMQ have a table each, of the same rounds."""
     bench = Bench(Brokers(), ["57925ec", "RabbitMQ"], QUICK, 1)
