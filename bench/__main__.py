@@ -187,17 +187,15 @@ class Brokers:
 def _brokers(options: argparse.Namespace) -> Brokers:
     """Return the brokers of this run, not started."""
     brokers = Brokers()
-    if options.against:
-        there = options.against
+    if not options.rabbitmq_only:
         brokers.add(Fluffle(), ManagedFluffle(), FluffleCluster())
+    if there := options.against:
         brokers.add(Fluffle(checkout=there), ManagedFluffle(checkout=there), FluffleCluster(checkout=there))
-        if not options.rabbitmq_too:
-            return brokers
-    elif not options.rabbitmq_only:
-        brokers.add(Fluffle(), ManagedFluffle(), FluffleCluster())
-    if RabbitMQ.installed() and not options.fluffle_only:
+    if options.fluffle_only or (options.against and not options.rabbitmq_too):
+        return brokers
+    if RabbitMQ.installed():
         brokers.add(RabbitMQ(), ManagedRabbitMQ(), RabbitCluster())
-    elif not options.fluffle_only:
+    else:
         _log("rabbitmq-server is not installed: no ratios")
     return brokers
 

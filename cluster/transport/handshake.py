@@ -19,11 +19,10 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from cluster.transport.frames import VERSION as PROTOCOL
 from cluster.transport.interface import Hello, Identity
 from cluster.transport.peer_pb2 import Greeting, Handshake
 from node.version import NODE_MARK, VERSION
-
-PROTOCOL: Final = 3
 
 NONCE_BYTES: Final = 32
 

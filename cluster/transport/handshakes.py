@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 HANDSHAKES_MAX: Final = 64
-"""The most streams in their handshake at once: each may hold a message of a megabyte."""
+"""The most streams in their handshake at once: each has a descriptor and a buffer of 16 KiB."""
 
 OF_HOST_MAX: Final = 16
 """The most of these from one host."""

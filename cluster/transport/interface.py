@@ -85,10 +85,10 @@ class LinkOptions:
     """The options of links; the defaults are measured (ring §0, §1c, §4).
 
     keepalive_s: a ping when nothing was heard for so long. ping_timeout_s: a link ends when a ping has no answer for
-    so long; together 1.5 s for a host that froze or vanished. data_keepalive_s: the same for data streams, and for
-    the side of a control stream that has not opened it: these need not notice it first. handshake_s: how long the
-    other side may take for it. probe_after_s: how long after a link broke its node is tried again, before it counts
-    as gone. refused_retry_s: how long to wait after a refusal. ack_after_s, ack_bytes: received frames are
+    so long; together 1.5 s for a host that froze or vanished. data_keepalive_s: the same for data streams and
+    calls, and for the side of a control stream that has not opened it: these need not notice it first. handshake_s:
+    how long the other side may take for it. probe_after_s: how long after a link broke its node is tried again, before
+    it counts as gone. refused_retry_s: how long to wait after a refusal. ack_after_s, ack_bytes: received frames are
     acknowledged after this time or amount, whichever comes first. congested_bytes: unacknowledged bytes above which
     a data stream is congested.
     """

@@ -41,6 +41,7 @@ class PeerPort:
 
     def listen(self, host: str, port: int) -> int:
         """Accept connections.   host: an address; "::" is every interface.   Returns: the port. Raises: OSError."""
+        assert self._socket is None
         try:
             self._socket = _listening(host, port)
         except OSError as error:

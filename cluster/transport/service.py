@@ -6,7 +6,6 @@ limit.
 
 import asyncio
 import socket
-from collections.abc import Set
 from typing import TYPE_CHECKING, Final, cast
 
 from cluster.transport import former_protocol
@@ -15,7 +14,7 @@ from cluster.transport.frames import FIRST_BYTE
 from cluster.transport.handshake import HandshakeFailed, Kind
 from cluster.transport.handshakes import Handshakes
 from cluster.transport.interface import Hello
-from cluster.transport.introductions import Messages, answer, new_answerer
+from cluster.transport.introductions import answer, new_answerer
 from cluster.transport.link_stream import LinkStream, accept
 from cluster.transport.port import Caller, PeerPort, first_byte, host_of
 from cluster.transport.stream import StreamEnded, StreamFault
@@ -97,7 +96,7 @@ class Service:
                     await self._turn_away(caller, byte)
                     return None
                 kind, stream = await accept(caller.sock, self._transport.security, self._transport.options)
-                hello = await self._handshake(kind, stream, caller.source, stream.certified_names)
+                hello = await self._handshake(kind, stream, caller.source)
                 if hello is None:
                     stream.end_after_writing()
                     return None
@@ -120,11 +119,10 @@ class Service:
 
     # --- handshake ---
 
-    async def _handshake(
-        self, kind: Kind, stream: Messages, source: str, names: Set[str] | None
-    ) -> Hello | None:
+    async def _handshake(self, kind: Kind, stream: LinkStream, source: str) -> Hello | None:
         """Return the node that opened the stream; None when it is refused. Raises: StreamEnded, StreamFault."""
-        answerer = new_answerer(self._transport.identity, kind, self._transport.security.secret, names)
+        secret = self._transport.security.secret
+        answerer = new_answerer(self._transport.identity, kind, secret, stream.certified_names)
         try:
             return await answer(stream, answerer, self._transport.listener.admit)
         except HandshakeFailed as error:

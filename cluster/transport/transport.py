@@ -61,7 +61,6 @@ class Transport:
         self._logger = logger or category_logger()
         self._peers: dict[str, PeerLink] = {}
         self._service = Service(self)
-        self._is_listening = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: set[LinkStream] = set()
 
@@ -72,7 +71,6 @@ class Transport:
 
         Raises: OSError; InsecureListener when other hosts could reach it and need not prove anything.
         """
-        assert not self._is_listening
         if host:
             found = await addresses(host, port)
         else:
@@ -84,9 +82,7 @@ class Transport:
                 "certificates or a cluster secret, or listen on 127.0.0.1"
             )
         chosen = hosts[0] if host or "::" not in hosts else "::"
-        number = self._service.port.listen(chosen, port)
-        self._is_listening = True
-        return number
+        return self._service.port.listen(chosen, port)
 
     # --- links ---
 

@@ -102,9 +102,8 @@ def run_node(config: "Config") -> int:
         return _fail(EX_CONFIG, f"the log cannot be written: {error}")
     _log_start(config, raise_file_limit())
     logger = log.category_logger()
-    os.environ.setdefault(
-        "UV_THREADPOOL_SIZE", "1"
-    )  # of uvloop, which only looks up names of listeners there
+    # uvloop only looks up names of listeners in these threads, of which it would make four.
+    os.environ.setdefault("UV_THREADPOOL_SIZE", "1")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = EX_OK if runner.run(_serve(config)) else EX_IOERR

@@ -14,7 +14,7 @@ from cluster.transport.link_stream import LinkStream
 from cluster.transport.peer_pb2 import Reply, Request
 from cluster.transport.stream import StreamEnded, StreamFault
 from tests.cluster.transport.links import run, until
-from tests.cluster.transport.test_link_stream import Connection, feed, made
+from tests.cluster.transport.streams import Connection, feed, made
 
 
 def message(content: bytes) -> bytes:

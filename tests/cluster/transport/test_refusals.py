@@ -92,6 +92,24 @@ def test_a_certificate_of_another_node(certs: Path) -> None:
     run(story())
 
 
+def test_a_certificate_for_another_host(certs: Path) -> None:
+    """A node whose name is not known yet must have a certificate for the host that is called."""
+
+    async def story() -> None:
+        first = Node("rabbit@n1", certificates.of(certs, "rabbit@n1"))
+        second = Node("rabbit@n2", certificates.of(certs, "rabbit@n2"))
+        async with second:
+            port = await first.transport.listen("127.0.0.2", 0)
+            for host, text in (("127.0.0.2", "another host"), ("127.0.0.1", "Connection refused")):
+                with pytest.raises((PeerRefused, Unreachable), match=text):
+                    await second.transport.call(f"{host}:{port}", b"join", 20)
+            second.transport.connect("rabbit@n1", f"127.0.0.2:{port}")
+            assert await second.transport.call(f"127.0.0.2:{port}", b"x", 20) == b"rabbit@n2 asks x"
+            await first.transport.close()
+
+    run(story())
+
+
 @pytest.mark.parametrize("rogue_has", ["another authority", "no certificate"])
 def test_without_a_certificate_of_the_authority(certs: Path, tmp_path: Path, rogue_has: str) -> None:
     async def story() -> None:
