@@ -45,6 +45,11 @@ class LogObserver(Observer):
             phrases.handshake_timeout(_tag(connection), connection.name, connection.state.name.lower()),
         )
 
+    def login_tried(self, connection: BaseConnection, user: str, problem: str) -> None:
+        """Log that a user has logged in, for those who log at level debug."""
+        if not problem:
+            category_logger().debug(phrases.logged_in(user))
+
     def login_refused(self, connection: BaseConnection, mechanism: str, reason: str) -> None:
         """Log that a login was refused, and why."""
         refusal = phrases.login_refused(mechanism, reason)

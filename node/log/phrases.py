@@ -79,6 +79,11 @@ def socket_error(pid: str, reason: str) -> str:
     return f"Error on AMQP connection {pid}: {escape(reason)}"
 
 
+def logged_in(user: str) -> str:
+    """A user gave the right password, or a certificate. debug, default."""
+    return f"User '{escape(user)}' authenticated successfully by backend rabbit_auth_backend_internal"
+
+
 def login_refused(mechanism: str, reason: str) -> str:
     """Return why a login is refused, for `login_error`; the client never sees it (amqp-behaviour §1.3)."""
     return f"{mechanism} login refused: {reason}"

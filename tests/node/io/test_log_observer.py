@@ -52,6 +52,19 @@ def test_strangers_write_so_many_lines_and_no_more(
     assert last.getMessage().startswith("accepting AMQP connection")
 
 
+def test_logins_are_logged_at_level_debug(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("fluffle"), "propagate", True)
+    connection = World().client().connection
+    with caplog.at_level(logging.DEBUG):
+        LogObserver().login_tried(connection, "bob", "user 'bob' - invalid credentials")
+        LogObserver().login_tried(connection, "bob", "")
+    [record] = caplog.records
+    assert record.levelno == logging.DEBUG
+    assert record.getMessage().startswith("User 'bob' authenticated successfully")
+
+
 def test_messages_that_nobody_can_read(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,6 +238,10 @@ NAME = "127.0.0.1:1 -> 127.0.0.1:5672"
             f"closing AMQP connection {PID} ({NAME}):\nmissed heartbeats from client, timeout: 60s",
         ),
         (
+            phrases.logged_in("guest"),
+            "User 'guest' authenticated successfully by backend rabbit_auth_backend_internal",
+        ),
+        (
             phrases.login_error(
                 PID, NAME, phrases.login_refused("PLAIN", "user 'guest' - invalid credentials")
             ),
