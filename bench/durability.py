@@ -6,6 +6,7 @@ docs/benchmark.md, "Results", has the requirement of each row.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from bench.client import BenchError, Connection
 from bench.flow import Acks, Bed
@@ -15,6 +16,7 @@ from bench.servers import MemoryWatch, Server
 from bench.workloads import (
     ACKS_GATHERED,
     FULL,
+    PACED_ROWS,
     SETTLE_S,
     OneQueue,
     Outcome,
@@ -23,6 +25,7 @@ from bench.workloads import (
     drain,
     fill,
     joint_outcome,
+    steady,
 )
 
 QUEUE = "bench.kept"
@@ -123,6 +126,7 @@ DURABLE_WORKLOADS: Sequence[Workload] = (
         [Row("rate", "msg/s", AtLeast(3)), Row("p99", "ms", NotAbove())],
         keeps=True,
     ),
+    Workload("paced-100", partial(steady, queue=QUEUE, rate=100), PACED_ROWS, keeps=True),
     Workload(
         "persistent-1m",
         backlog_and_restarts,

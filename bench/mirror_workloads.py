@@ -13,9 +13,20 @@ from bench.cluster_servers import Cluster, Policy, Span
 from bench.flow import Acks, Bed
 from bench.frames import NO_PROPERTIES, PERSISTENT, DeliveryShape, Properties, chunks
 from bench.paced import Paced, Strike, paced
-from bench.report import AtLeast, Below, NotAbove, NotBelow, Row, percentile
+from bench.report import AtLeast, Below, NotAbove, NotBelow, Row
 from bench.servers import Meter
-from bench.workloads import ACKS_GATHERED, OneQueue, Outcome, Scale, Workload, await_count, fill, flow_outcome
+from bench.workloads import (
+    ACKS_GATHERED,
+    PACED_ROWS,
+    OneQueue,
+    Outcome,
+    Scale,
+    Workload,
+    await_count,
+    fill,
+    flow_outcome,
+    steady,
+)
 
 A, B, C = range(3)
 NODES = (A, B, C)
@@ -23,7 +34,6 @@ QUEUE = "bench.mirrored"
 ALL = Policy("bench-mirrors", r"^bench\.mirrored", {"ha-mode": "all", "ha-sync-mode": "automatic"})
 MIRROR_COUNT = 2
 
-PACED_RATE = 1000
 STRIKE_RATE = 400
 STRIKE_AFTER_S = 1.0
 KILL_SECONDS = 4.0
@@ -58,21 +68,23 @@ class Mirrored:
             return flow_outcome(bed, bed.run(scale.seconds))
 
 
-def steady(cluster: Cluster, scale: Scale) -> Outcome:
-    """Publish 1,000 persistent messages per second with confirms and acks, all at the master's node."""
-    cluster.set_policy(ALL)
-    with Bed(cluster) as bed:
-        bed.queue(QUEUE, durable=True)
-        cluster.await_mirrors([QUEUE], MIRROR_COUNT)
-        publisher, consumer = bed.connect(), bed.connect()
-        consumer.consume(QUEUE, "c", no_ack=False)
-        cluster.wait_until_quiet()
-        with Meter(cluster) as meter:
-            seen = paced(publisher, consumer, QUEUE, rate=PACED_RATE, seconds=scale.seconds)
-        consumer.cancel("c")
-    metrics = {f"p{percent}": percentile(seen.confirm_waits_s, percent) * 1e3 for percent in (50, 99)}
-    metrics["cores"] = meter.server_cpu_s / meter.elapsed_s
-    return Outcome(metrics, seen.message_count, meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
+@dataclass(frozen=True)
+class Steady:
+    """Publish single messages, `rate` a second, with confirms and acks, all at the master's node."""
+
+    rate: int
+    properties: Properties = PERSISTENT
+
+    def __call__(self, cluster: Cluster, scale: Scale) -> Outcome:
+        cluster.set_policy(ALL)
+        return steady(
+            cluster,
+            scale,
+            QUEUE,
+            self.rate,
+            self.properties,
+            await_copies=lambda: cluster.await_mirrors([QUEUE], MIRROR_COUNT),
+        )
 
 
 @dataclass(frozen=True)
@@ -240,12 +252,9 @@ MIRROR_WORKLOADS: Sequence[Workload] = (
         keeps=True,
     ),
     _mirrored("20-queues", Mirrored(_TWENTY), [_RATE, Row("p50", "ms"), Row("p99", "ms")], keeps=True),
-    _mirrored(
-        "paced-1000",
-        steady,
-        [Row("p50", "ms", Below(5.0)), Row("p99", "ms"), Row("cores", "cores", Below(1.0))],
-        keeps=True,
-    ),
+    _mirrored("paced-1000", Steady(1000), [*PACED_ROWS, Row("cores", "cores", NotAbove(0.5))], keeps=True),
+    _mirrored("paced-100", Steady(100), PACED_ROWS, keeps=True),
+    _mirrored("paced-100-transient", Steady(100, NO_PROPERTIES), PACED_ROWS, keeps=True),
     _mirrored("sync-1m", Synchronisation(), _SYNC_ROWS),
     replace(
         _mirrored("sync-1m-persistent", Synchronisation(PERSISTENT, durable=True), _SYNC_ROWS, keeps=True),

@@ -58,6 +58,7 @@ def paced(
     *,
     rate: int,
     seconds: float,
+    properties: f.Properties = f.PERSISTENT,
     strike: Strike | None = None,
 ) -> Paced:
     """Publish `rate` messages a second to a queue that the consumer consumes with acks.
@@ -66,7 +67,7 @@ def paced(
     machine was busy) is sent at once and timed from its real sending. Errors: BenchError when a confirmed message
     is lost, or nothing more comes for STALL_S.
     """
-    run = _Run(publisher, consumer, queue, int(rate * seconds))
+    run = _Run(publisher, consumer, queue, int(rate * seconds), properties)
     with ThreadPoolExecutor(1) as pool:
         start = time.perf_counter()
         heard_at = start
@@ -93,11 +94,18 @@ def paced(
 class _Run:
     """The state of a run: open publishes, and the results so far."""
 
-    def __init__(self, publisher: Connection, consumer: Connection, queue: str, count: int) -> None:
+    def __init__(
+        self,
+        publisher: Connection,
+        consumer: Connection,
+        queue: str,
+        count: int,
+        properties: f.Properties = f.PERSISTENT,
+    ) -> None:
         self.seen = Paced(count)
         self.sent_count = 0
         self._publisher, self._consumer, self._count = publisher, consumer, count
-        self._timed = TimedMessage(queue, BODY_BYTES, f.PERSISTENT)
+        self._timed = TimedMessage(queue, BODY_BYTES, properties)
         self._open: dict[int, float] = {}
         self._confirmed: set[int] = set()
         self._delivered: set[int] = set()

@@ -24,6 +24,7 @@ from bench.flow import (
 )
 from bench.frames import (
     NO_PROPERTIES,
+    PERSISTENT,
     DeliveryShape,
     Message,
     Properties,
@@ -33,6 +34,7 @@ from bench.frames import (
     typical_properties,
 )
 from bench.loops import LoopPublisher, closed_loops, steady_latency
+from bench.paced import paced
 from bench.report import AtLeast, Below, NotAbove, Row, percentile
 from bench.servers import Broker, Meter, Server
 
@@ -368,6 +370,35 @@ def latency(server: Server, scale: Scale) -> Outcome:
     if reached < 0.95 * LATENCY_RATE:
         raise BenchError(f"the steady rate was not reached: {reached:.0f}/s")
     return outcome(flow, p50=percentile(waits, 50) * 1e3, p99=percentile(waits, 99) * 1e3)
+
+
+PACED_ROWS = [Row("p50", "ms", NotAbove()), Row("p99", "ms", NotAbove())]
+
+
+def steady(
+    broker: Broker,
+    scale: Scale,
+    queue: str,
+    rate: int,
+    properties: Properties = PERSISTENT,
+    await_copies: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Publish single messages to a durable queue, `rate` a second, with confirms and acks.
+
+    await_copies: called when the queue is there, before the clock starts.
+    """
+    with Bed(broker) as bed:
+        bed.queue(queue, durable=True)
+        await_copies()
+        publisher, consumer = bed.connect(), bed.connect()
+        consumer.consume(queue, "c", no_ack=False)
+        broker.wait_until_quiet()
+        with Meter(broker) as meter:
+            seen = paced(publisher, consumer, queue, rate=rate, seconds=scale.seconds, properties=properties)
+        consumer.cancel("c")
+    metrics = {f"p{percent}": percentile(seen.confirm_waits_s, percent) * 1e3 for percent in (50, 99)}
+    metrics["cores"] = meter.server_cpu_s / meter.elapsed_s
+    return Outcome(metrics, seen.message_count, meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
 
 
 # -- a broker at rest ----------------------------------------------------------------------------------
