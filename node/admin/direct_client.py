@@ -217,7 +217,7 @@ class DirectClient:
     def _on_output(self) -> None:
         """Take the connection's output, at the end of a turn."""
         assert self._connection is not None
-        self._raw += self._connection.take_output()
+        self._raw += b"".join(self._connection.take_output())
         self._connection.flushed()
         self._read_answers()
         self._wake()

@@ -14,7 +14,7 @@ Source: AMQP 0-9-1 §2.3.5, §4.2; amqp-behaviour §1.7.
 """
 
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from node.amqp.constants import (
     CLASS_BASIC,
@@ -110,6 +110,19 @@ class _Assembly:
         self.kept = 0
 
 
+class _Awaited(NamedTuple):
+    """A publish whose last bytes are missing; it is flawless as far as it goes.
+
+    wanted: its bytes.   content_at: how many of them are the method frame.   size: of the body in bytes.
+    """
+
+    wanted: int
+    content_at: int
+    channel: int
+    traits: Traits
+    size: int
+
+
 class FrameReader:
     """Cuts a byte stream into frames and contents for a `Sink`.
 
@@ -133,7 +146,7 @@ class FrameReader:
         ] = []  # of an unfinished frame, so that many small reads of a big one stay linear
         self._buffered = 0
         self._wanted = 0  # bytes in the buffer before another look at it pays
-        self._awaited = 0  # bytes of a publish that is flawless as far as it goes
+        self._awaited: _Awaited | None = None
         self._assemblies: dict[int, _Assembly] = {}
         self._assembled_bytes = 0
 
@@ -154,9 +167,13 @@ class FrameReader:
             missing = self._wanted - self._buffered
             if len(data) - pos < missing:
                 break
-            self._pieces.append(data[pos : pos + missing])
+            last = data[pos : pos + missing]
             pos += missing
-            self._walk(self._take_pieces(), 0)
+            if self._awaited is not None and last[-1] == FRAME_END:
+                self._complete(self._awaited, last)
+            else:
+                self._pieces.append(last)
+                self._walk(self._take_pieces(), 0)
         if self._pieces or self.paused:
             self._pieces.append(data[pos:])
             self._buffered += len(data) - pos
@@ -191,7 +208,18 @@ class FrameReader:
         data = b"".join(self._pieces)
         self._pieces.clear()
         self._buffered = 0
+        self._awaited = None
         return data
+
+    def _complete(self, awaited: _Awaited, last: bytes) -> None:
+        """Hand on the awaited publish, whose last bytes have come. Its content is copied once."""
+        first = self._pieces[0]
+        content = b"".join((memoryview(first)[awaited.content_at :], *self._pieces[1:], last))
+        self._pieces.clear()
+        self._buffered = 0
+        self._awaited = None
+        method_frame = first[: awaited.content_at]
+        self._sink.on_publish(awaited.channel, method_frame, awaited.traits, [content], awaited.size)
 
     def forget(self, channel: int) -> None:
         """Drop the unfinished content of a channel that closed."""
@@ -227,8 +255,8 @@ class FrameReader:
                 if data.startswith(_BASIC_PUBLISH, pos + 7):
                     if takes_runs:
                         after = self._publishes(data, pos, end)
-                        if self._awaited:
-                            self._keep(data, after, self._awaited)
+                        if self._awaited is not None:
+                            self._keep(data, after, self._awaited.wanted)
                             return
                 elif size == _ACK_PAYLOAD_BYTES and data.startswith(_BASIC_ACK, pos + 7):
                     after = self._acks(data, pos, end, channel)
@@ -259,7 +287,7 @@ class FrameReader:
         """Hand on the run of whole publishes at `pos`; the position behind it, or `pos` if the first isn't flawless."""
         # Frames in the 8 bytes beyond it that `_walk` allows are cut there.
         frame_max = (self.frame_max_bytes or _NO_LIMIT) - FRAME_OVERHEAD_BYTES
-        self._awaited = 0
+        self._awaited = None
         run_channel = run_size = 0
         run_method = b""
         run_traits: Traits | None = None
@@ -300,7 +328,7 @@ class FrameReader:
                 break  # frame by frame, so that faults before it in the stream are found first
             if content_end > end:
                 # Taken up again when it is whole, so that a big body is not copied once more.
-                self._awaited = content_end - pos
+                self._awaited = _Awaited(content_end - pos, header_at - pos, channel, traits, body_size)
                 break
             if data[content_end - 1] != FRAME_END:
                 break

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 OUT_MAX_BYTES: Final = 512 * 1024
 """The most bytes of deliveries that one connection is given in a turn, which are several socket buffers full."""
 
+PART_BYTES: Final = 4096
+"""The average size of pieces from which on they are written as they are: joining them would cost more."""
+
 REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """The bytes of unsent output at which we stop reading from a client that asks without reading the answers."""
 
@@ -141,18 +144,20 @@ class BaseConnection(ABC):
         if self._out_bytes > REPLIES_MAX_BYTES:
             self._is_output_full = self._reader.paused = True
 
-    def take_output(self) -> bytes:
-        """Return the bytes to write to the socket now."""
+    def take_output(self) -> list[bytes]:
+        """Return the pieces to write to the socket now."""
         self._flush_confirms()  # of publishes that the disk has settled
-        data = b"".join(self._out)
-        self._out.clear()
-        self._out_bytes = 0
-        if data:
-            self.send_oct += len(data)
-            self.send_cnt += 1
+        parts, size = self._out, self._out_bytes
+        if not parts:
+            return []
+        self._out, self._out_bytes = [], 0
+        if size < PART_BYTES * len(parts):
+            parts = [b"".join(parts)]
+        self.send_oct += sum(map(len, parts))
+        self.send_cnt += 1
         # A heartbeat alone doesn't put off the next one (§1.6).
-        self.heartbeat.has_spoken = self.heartbeat.has_spoken or data != HEARTBEAT
-        return data
+        self.heartbeat.has_spoken = self.heartbeat.has_spoken or parts != [HEARTBEAT]
+        return parts
 
     def _flush_confirms(self) -> None:
         if self.confirming:

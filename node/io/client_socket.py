@@ -138,9 +138,11 @@ class ClientSocket(asyncio.Protocol):
         connection, transport = self.connection, self._transport
         if connection is None or transport is None or transport.is_closing():
             return
-        data = connection.take_output()
-        if data:
-            transport.write(data)
+        parts = connection.take_output()
+        if len(parts) == 1:
+            transport.write(parts[0])
+        elif parts:
+            transport.writelines(parts)
         if connection.is_finished:
             transport.close()
             self._server.loop.call_later(LAST_WORDS_S, transport.abort)

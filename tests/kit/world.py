@@ -259,7 +259,7 @@ class Client:
         connection = self.connection
         if not self.takes_output:
             return
-        data = connection.take_output()
+        data = b"".join(connection.take_output())
         if not self.is_reset:
             self._raw += data
         if connection.is_finished:

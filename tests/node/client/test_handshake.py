@@ -94,7 +94,7 @@ def test_another_header_is_told_ours(header: bytes) -> None:
     """§1.1 rows 4 and 5."""
     client = World().connect()
     client.feed(header + b"more")
-    assert client.connection.take_output() == PROTOCOL_HEADER
+    assert client.connection.take_output() == [PROTOCOL_HEADER]
     client.world.settle()
     assert client.is_reset
 
