@@ -5,7 +5,7 @@ at once ─► few messages  ─► when they have come round, at the latest aft
 """
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 FLUSH_S: Final = 0.002
 """The time between two broadcasts of masters, so that a moderate load needs few broadcasts."""
@@ -16,7 +16,20 @@ FEW_FACTOR: Final = 2.5
 after the usual time by this factor. A broadcast costs all nodes as much CPU time as many messages. Where nodes are busy
 one takes longer to come round, so that more gathers for the next one."""
 
+LAZY_S: Final = 0.010
+"""The longest delay in seconds of what only lets others forget: acknowledgements within the ring, removed messages."""
+
 Master = TypeVar("Master")
+
+
+class Due(Protocol):
+    """The replicator of a master that has something to broadcast.   gathered_count: how many messages."""
+
+    @property
+    def gathered_count(self) -> int: ...
+
+    def due_at(self, now: float) -> float:
+        """Return when the batch is to go that is due, unless something urgent comes."""
 
 
 class Pacing(Generic[Master]):
@@ -37,15 +50,17 @@ class Pacing(Generic[Master]):
         """True if the last broadcast had few messages, and is not known to have come round."""
         self._held_back: dict[Master, None] = {}
 
-    def may_broadcast(self, master: Master, now: float, count: int) -> bool:
-        """True if a master's broadcast of so many messages may go in this turn, as it then does."""
-        is_time = now >= self.at
-        if is_time:
-            self._has_broadcast = True
-            self._count += count
-        else:
+    def at_for(self, master: Master, replicator: Due, now: float) -> float:
+        """Return when a master is to broadcast. If that is `now` it does so in this turn."""
+        due_at = replicator.due_at(now)
+        if due_at > now:
+            return due_at
+        if now < self.at:
             self._held_back[master] = None
-        return is_time
+            return self.at
+        self._has_broadcast = True
+        self._count += replicator.gathered_count
+        return now
 
     def turn(self, now: float, under_way_bytes: int) -> None:
         """Decide when the next broadcasts go.   under_way_bytes: of all broadcasts that have not come round."""

@@ -16,6 +16,7 @@ from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import RingPacket
 from cluster.mirror.copy import Copy
 from cluster.mirror.follower import Follower
+from cluster.mirror.pacing import LAZY_S
 from cluster.mirror.replicator import NODE_BYTES, Replicator
 from cluster.mirror.ring_watch import RingWatch
 from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side, encode_side
@@ -31,9 +32,6 @@ from node.queue.storage import QueueStorage
 
 if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors
-
-LAZY_S: Final = 0.010
-"""The longest delay of an acknowledgement in seconds: it only lets others forget."""
 
 _NEVER: Final = float("inf")
 
@@ -526,10 +524,11 @@ class Replica:
         if replicator is not None:
             replicator.relieve()
         if replicator is not None and replicator.is_due:
-            if self.is_alone or self._mirrors.pacing.may_broadcast(self, now, replicator.gathered_count):
+            at = now if self.is_alone else self._mirrors.pacing.at_for(self, replicator, now)
+            if at <= now:
                 replicator.flush()
             else:
-                due.append(self._mirrors.pacing.at)
+                due.append(at)
         if self._source is not None:
             self._source.turn(now)
             due.append(now if self._source.has_work else self._source.due_at)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cluster.mirror.batch import Batch, Clock, Handover, Inventory, SenderGone, Step, SyncMode, encode_batch
+from cluster.mirror.pacing import LAZY_S
 from cluster.mirror.slow_disks import DiskState
 from node.amqp.reader import MIXED_SIZES
 from node.queue.number_set import NumberSet
@@ -34,6 +35,9 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 
 _ALL: Final = 1 << 62
 """A number above that of any broadcast."""
+
+REMOVALS_MAX: Final = 1000
+"""The gathered ranges of removed messages at which the next broadcast is urgent: so many take a millisecond to join."""
 
 RUN_MAX: Final = 4096
 """The most messages of an Enqueue to which more are joined; the same limit as for a queue's runs."""
@@ -105,6 +109,10 @@ class Replicator:
         """The numbers of broadcasts that have not come round, and when each was made."""
         self.is_due = False
         """True if `flush` has a batch to send, even an empty one."""
+        self.is_urgent = False
+        """True if that batch should go soon. Removals alone may wait for what comes next: nobody waits for them."""
+        self._removals_at: float | None = None
+        """When a batch of removals alone goes; None: not known, or there is none."""
         self.first_number = host.next_number
         """The number of this mastership's first broadcast."""
         self._confirmed = self._mark = self._durable = self.first_number - 1
@@ -171,12 +179,15 @@ class Replicator:
 
     def removed(self, seqs: range) -> None:
         """Gather the numbers of messages that have left the queue and will not come back."""
-        if not self._gone:
-            self._touch()
         if seqs.step == 1:
             self._gone.append(seqs)
         else:
             self._gone += _solid(seqs)
+        if len(self._gone) >= REMOVALS_MAX:
+            self._touch()
+        elif not self.is_due:
+            self.is_due = True
+            self._host.touch()
 
     def returned(self, seqs: range, deliveries: int) -> None:
         """Gather how often messages have come back from clients."""
@@ -204,6 +215,8 @@ class Replicator:
         if number <= (self._durable if is_kept else self._confirmed):
             waiter.settle(first, last, is_safe=True)
             return
+        if self.is_due:
+            self._touch()
         waiting = self._keeping if is_kept else self._waiting
         if waiting:
             latest = waiting[-1]
@@ -332,15 +345,24 @@ class Replicator:
     # --- the end of a turn ---
 
     def _touch(self) -> None:
-        if not self.is_due:
-            self.is_due = True
+        if not self.is_urgent:
+            self.is_due = self.is_urgent = True
             self._host.touch()
+
+    def due_at(self, now: float) -> float:
+        """Return when the batch is to go that is due, unless something urgent comes."""
+        if self.is_urgent:
+            return now
+        if self._removals_at is None:
+            self._removals_at = now + LAZY_S
+        return self._removals_at
 
     def flush(self) -> None:
         """Broadcast what has gathered."""
         if not self.is_due:
             return
-        self.is_due = False
+        self._removals_at = None
+        self.is_due = self.is_urgent = False
         is_large = self._fresh_bytes > BATCH_BYTES
         steps, has_kept = self._take_steps()
         self.senders.update(self._new_senders)

@@ -39,7 +39,11 @@ _SHORT_S: Final = 2.0
 
 
 class _Outlet:
-    """Writes what a sender has to the stream of the present session, once a turn and as far as there is room."""
+    """Writes what a sender has to the stream of the present session, as far as there is room.
+
+    The first message of a turn of the loop is written at once, as it often is the only one. The others go together at
+    the turn's end: a write costs as much as many small messages.
+    """
 
     def __init__(self, sent: Callable[[int], None]) -> None:
         self._sent = sent
@@ -59,14 +63,18 @@ class _Outlet:
             self._stream = self._sender = None
 
     def soon(self) -> None:
-        """Write at the end of this turn."""
+        """Write now, or at the end of this turn if something was written in it."""
         if not self._is_coming and self._stream is not None and self._stream.has_room:
             self._is_coming = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self._end_turn)
+            self.flush()
+
+    def _end_turn(self) -> None:
+        self._is_coming = False
+        self.flush()
 
     def flush(self) -> None:
         """Write until nothing waits, or the kernel takes no more."""
-        self._is_coming = False
         while (
             (stream := self._stream) is not None
             and self._sender is not None

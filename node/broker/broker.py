@@ -217,10 +217,10 @@ class Broker:
         self._pump(now)
         if self.pager is not None and self.pager.has_work:
             self.pager.turn()
+        if self.mirrors is not None:  # before the disk, on which the mirrors' way round does not wait
+            self.mirrors.turn(now)
         if self.storage.has_work:
             self.storage.turn(now)
-        if self.mirrors is not None:
-            self.mirrors.turn(now)
         if self.peers is not None:
             self.peers.turn(now)
         self.chores.end_turn()

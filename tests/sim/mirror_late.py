@@ -32,6 +32,8 @@ class LateRun(Run):
     def make_world(self, seed: int, names: tuple[str, ...]) -> Any:
         self.is_healing = False
         self.masterships: list[int] = []
+        self.erasures: list[EraseMirror] = []
+        """Only erasures that happened are repeated: one of another dead member would be a lie about what came round."""
         return super().make_world(seed, names)
 
     def _see_view(self, before: QueueRecord, after: QueueRecord) -> None:
@@ -40,17 +42,28 @@ class LateRun(Run):
             return
         if before.view.since not in self.masterships:
             self.masterships.append(before.view.since)
+        left = () if after.view is None else [member.id for member in after.view.members]
+        self.erasures += [
+            EraseMirror(member.id, before.view.owner_of(member.id))
+            for member in before.view.members
+            if member.status == "dead" and member.id not in left
+        ]
         if self.random.random() < LATE:
-            change = self._fitted(before.view)
+            since = before.view.since if after.view is None else after.view.since
+            change = self._fitted(before.view, [each for each in self.masterships if each != since])
             command = ChangeView("/", after.name, after.uid, change)
             self.counts[type(change).__name__] += 1
             self.world.after(0.0, lambda: self.world.submit(command, None))
 
-    def _fitted(self, view: View) -> ViewChange:
-        """Return a change that could have been proposed in a view, or was before it."""
+    def _fitted(self, view: View, ended: list[int]) -> ViewChange:
+        """Return a change that could have been proposed in a view, or was before it.   ended: masterships; that the
+        present one has taken over would be a lie.
+        """
         random, member = self.random, self.random.choice(view.members or (None,))
-        if member is None or random.random() < 0.2:
-            return TookOver(random.choice(self.masterships))
+        if ended and (member is None or random.random() < 0.5):
+            return TookOver(random.choice(ended))
+        if member is None:
+            return DropMirror(0)
         match random.randrange(6):
             case 0 | 1:
                 return TransferMaster(view.master, random.choice(view.synced or (member.id,)))
@@ -59,7 +72,7 @@ class LateRun(Run):
             case 4:
                 return AddMirror(member.node, member.incarnation)
             case _:
-                return EraseMirror(member.id, view.owner_of(member.id))
+                return random.choice(self.erasures) if self.erasures else DropMirror(member.id)
 
     def heal(self) -> None:
         self.is_healing = True

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from cluster.mirror.pacing import LAZY_S
 from node.amqp.methods import BasicAck, BasicGet
 from node.catalogue.commands import ChangeView, SetPolicy
 from node.catalogue.mirrors.views import ActivateMirror, AddMirror, DropMirror, TookOver, ViewChange
@@ -378,6 +379,7 @@ def numbers_are_given_once() -> None:
     cluster = mirrored("n1", "n2")
     publish(cluster, "n1", b"1", b"2")
     assert len(cluster.contents("n1")) == 2
+    cluster.wait(LAZY_S)
     cluster.crash("n1")
     cluster.settle()
     assert cluster.queue("n2").next_seq == 3
@@ -397,7 +399,7 @@ def removed_before_it_came() -> None:
     for tag in (1, 2):
         consumer.send(1, BasicGet(queue="q"))
         consumer.send(1, BasicAck(delivery_tag=tag))
-        cluster.settle()
+        cluster.wait(LAZY_S)
     assert id_on(cluster, "n3") not in cluster.view().synced
     cluster.cut_links.clear()
     at_rest(cluster)

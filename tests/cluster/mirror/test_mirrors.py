@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.gm_ring.wire import encode_packet
+from cluster.mirror.pacing import LAZY_S
 from cluster.mirror.side import Probe, encode_side
 from node.amqp.methods import (
     BasicAck,
@@ -307,6 +308,7 @@ def test_acknowledgements_of_before_count_after() -> None:
     client.send(1, BasicAck(delivery_tag=1))
     client.send(1, BasicReject(delivery_tag=2, requeue=True))
     cluster.settle()
+    cluster.advance(LAZY_S)
     assert cluster.queue("n1").unacked_count == 2
     assert cluster.copy("n2") == [range(2, 4)]
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from cluster.mirror.pacing import LAZY_S
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import BasicAck, BasicGet, BasicNack, BasicReject, ChannelClose, QueuePurge
 from node.amqp.properties import Properties
@@ -214,6 +215,7 @@ def test_sync_detection() -> None:
     assert len(cluster.view().synced) == 1
     client.send(1, BasicGet(queue="q"))
     client.send(1, BasicAck(delivery_tag=2))
+    cluster.advance(LAZY_S)
     cluster.advance(1.0)
     assert len(cluster.view().synced) == 2
 
@@ -221,6 +223,22 @@ def test_sync_detection() -> None:
 def _lacks(cluster: DiskCluster, node: str) -> dict[str, int]:
     """Return how many messages each mirror of `q` lacks, as a node says."""
     return dict(cluster[node].mirrors.status(record_of(cluster)).lacks)
+
+
+def test_what_was_removed_goes_with_the_next_publish_or_a_moment_later() -> None:
+    cluster = mirrored("n1", "n2")
+    publish(cluster, "n1", b"1", b"2", b"3")
+    client = cluster["n1"].client()
+    client.send(1, BasicGet(queue="q", no_ack=True))
+    cluster.settle()
+    assert cluster.copy("n2") == [range(1, 4)]
+    publish(cluster, "n1", b"4")
+    assert cluster.copy("n2") == [range(2, 5)]
+    client.send(1, BasicGet(queue="q", no_ack=True))
+    cluster.settle()
+    assert cluster.copy("n2") == [range(2, 5)]
+    cluster.advance(LAZY_S)
+    assert cluster.copy("n2") == [range(3, 5)]
 
 
 def test_what_a_mirror_lacks() -> None:
@@ -235,6 +253,7 @@ def test_what_a_mirror_lacks() -> None:
         assert _lacks(cluster, "n1") == {"n2": 11 - tag}
         client.send(1, BasicAck(delivery_tag=tag))
         cluster.settle()
+        cluster.advance(LAZY_S)
     assert _lacks(cluster, "n1") == {"n2": 6}
     cluster["n1"].mirrors.sync(record_of(cluster), is_on=True)
     cluster.advance(1.0)
@@ -257,6 +276,7 @@ def test_what_a_mirror_lacks_after_a_synchronisation_that_was_cancelled() -> Non
     assert _lacks(cluster, "n1") == {"n2": 20 - len(held)}
     client = cluster["n1"].client()
     client.send(1, QueuePurge(queue="q"))
+    cluster.advance(LAZY_S)
     cluster.advance(1.0)
     assert _lacks(cluster, "n1") == {}
 
@@ -415,6 +435,7 @@ def test_quorum_queues_keep_the_order_of_what_came_back_over_a_failover(at: str,
         cluster.settle()
         (got,) = client.received()
         assert got.body == expected
+    cluster.advance(LAZY_S)
     assert cluster.copy("n2") == []
 
 

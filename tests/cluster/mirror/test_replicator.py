@@ -122,6 +122,30 @@ def test_what_came_and_went_in_a_turn_never_leaves() -> None:
     assert world.ring.said()[-1].next_seq == 6, "or a later master would give the number again (S4)"
 
 
+def test_removals_alone_are_not_urgent() -> None:
+    world = World()
+    world.publish(*[b"x"] * 10)
+    assert world.replicator.is_urgent
+    world.turn()
+    world.replicator.removed(range(1, 3))
+    assert (world.replicator.is_due, world.replicator.is_urgent) == (True, False)
+    touched = world.ring.touched
+    world.replicator.await_stable(world.client, 1, 1, is_kept=False)
+    assert world.replicator.is_urgent
+    assert world.ring.touched == touched + 1
+    world.turn()
+    assert not world.replicator.is_due
+    assert not world.replicator.is_urgent
+    world.replicator.removed(range(3, 4))
+    world.replicator.returned(range(4, 5), 1)
+    assert world.replicator.is_urgent
+    world.turn()
+    for number in range(replicator.REMOVALS_MAX):
+        assert not world.replicator.is_urgent
+        world.replicator.removed(range(10 + number, 11 + number))
+    assert world.replicator.is_urgent
+
+
 def test_removals_are_joined_whatever_their_order() -> None:
     """A round robin over consumers settles every other number."""
     world = World()
