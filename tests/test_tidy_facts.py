@@ -18,9 +18,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from cluster.membership.options import MembershipOptions
+from cluster.times import LEASE_HEARTBEATS, LEASE_HEARTBEATS_MIN, RATE_ERROR
 from cluster.transport.interface import LinkOptions
 from node.clustering.metadata import options as raft_options
-from node.config.config import LEASE_HEARTBEATS, LEASE_HEARTBEATS_MIN, ClusterOptions, Config, FileLog
+from node.config.config import ClusterOptions, Config, FileLog
 from node.config.keys import KEYS
 from tests.test_tidy import NODE, PYTHON, ROOT
 
@@ -435,7 +436,6 @@ RAFT: Final = raft_options(LEASE_S)
 DOWN_S: Final = math.ceil(MEMBERSHIP.expiry_s * 10) / 10
 """About how long a silent node counts as up, in tenths: the leader's wait and the agreement of a majority."""
 PAUSE_LEASES: Final = _named_value("_PAUSE_LEASES", ROOT / "cluster" / "membership" / "membership.py")
-RATE_ERROR: Final = _named_value("_RATE_ERROR", ROOT / "cluster" / "membership" / "options.py")
 
 WORDS: Final = {"four": 4.0, "six": 6.0, "sixteen": 16.0, "a tenth of a second": 0.1}
 

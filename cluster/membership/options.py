@@ -1,15 +1,13 @@
 """The times of membership: leases, heartbeats and waits."""
 
 from dataclasses import dataclass
-from typing import Final
 
-_RATE_ERROR: Final = 0.01
-"""The difference in rate that the clocks of two nodes may have (reliability §4.2: rho)."""
+from cluster import times
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipOptions:
-    """Times in seconds. The defaults of the first two stand in `node.config.config.ClusterOptions` alone.
+    """Times in seconds. The first two come from the configuration.
 
     lease_s: how long a node may serve after it said that it lives; it pauses then unless the cluster answered.
     heartbeat_s: how often it says so.
@@ -22,26 +20,26 @@ class MembershipOptions:
 
     lease_s: float
     heartbeat_s: float
-    margin_s: float = 0.5
-    parting_s: float = 20.0
+    margin_s: float = times.MARGIN_S
+    parting_s: float = times.PARTING_S
 
     def __post_init__(self) -> None:
-        if not 0 < self.heartbeat_s <= self.lease_s / 4:
-            raise ValueError("a lease must last at least four heartbeats")
+        if not 0 < self.heartbeat_s <= self.lease_s / times.LEASE_HEARTBEATS_MIN:
+            raise ValueError(f"a lease must last at least {times.LEASE_HEARTBEATS_MIN} heartbeats")
         if self.margin_s < 0:
             raise ValueError("the margin can't be negative")
 
     @property
     def expiry_s(self) -> float:
         """The time on the leader's clock after which a lease is over on its holder's clock, whatever their rates."""
-        return self.lease_s * (1 + _RATE_ERROR) + self.margin_s
+        return times.expiry_s(self.lease_s, self.margin_s)
 
     @property
     def renewal_s(self) -> float:
         """The least time between two renewals of leases by the leader: each is an entry of the replicated log."""
-        return self.lease_s / 4
+        return self.lease_s / times.RENEWALS
 
     @property
     def silence_s(self) -> float:
         """The time without a heartbeat after which a node's loop counts as hung: some four heartbeats (ring §4)."""
-        return 4 * self.heartbeat_s
+        return times.SILENT_HEARTBEATS * self.heartbeat_s

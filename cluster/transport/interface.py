@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
+from cluster.times import DATA_KEEPALIVE_S, KEEPALIVE_S, PING_TIMEOUT_S, PROBE_AFTER_S
+
 CONTROL_BYTES_MAX: Final = 8 * 1024 * 1024
 """The biggest message on a control stream."""
 
@@ -93,14 +95,14 @@ class LinkOptions:
     a data stream is congested.
     """
 
-    keepalive_s: float = 0.5
-    data_keepalive_s: float = 5.0
-    ping_timeout_s: float = 1.0
+    keepalive_s: float = KEEPALIVE_S
+    data_keepalive_s: float = DATA_KEEPALIVE_S
+    ping_timeout_s: float = PING_TIMEOUT_S
     reconnect_min_s: float = 0.1
     reconnect_max_s: float = 0.5
     connect_s: float = 1.0
     handshake_s: float = 5.0
-    probe_after_s: float = 0.1
+    probe_after_s: float = PROBE_AFTER_S
     refused_retry_s: float = 0.5
     ack_after_s: float = 0.1
     ack_bytes: int = 1024 * 1024

@@ -19,6 +19,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
+from cluster.times import user_timeout_s
 from cluster.transport.frames import (
     CALL,
     CONTROL,
@@ -328,7 +329,7 @@ def _ended(error: BaseException | None) -> StreamEnded:
 
 def _prepare(sock: socket.socket, patience: Patience) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    silence_ms = round(1000 * (patience.keepalive_s + patience.timeout_s))
+    silence_ms = round(1000 * user_timeout_s(*patience))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, silence_ms)
 
 

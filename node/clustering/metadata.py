@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from cluster import times
 from cluster.metadata import founding
 from cluster.metadata.journal_file import Image, JournalUnreadable
 from cluster.metadata.options import Options
@@ -31,11 +32,11 @@ def options(lease_s: float) -> Options:
     lease.
     """
     return Options(
-        heartbeat_s=0.1 * lease_s,
-        election_min_s=0.32 * lease_s,
-        election_max_s=0.52 * lease_s,
-        ask_s=0.1 * lease_s,
-        stuck_disk_s=0.25 * lease_s,
+        heartbeat_s=times.RAFT_HEARTBEAT * lease_s,
+        election_min_s=times.ELECTION_MIN * lease_s,
+        election_max_s=times.ELECTION_MAX * lease_s,
+        ask_s=times.ASK * lease_s,
+        stuck_disk_s=times.STUCK_DISK * lease_s,
     )
 
 

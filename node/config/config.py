@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
+from cluster.times import HEARTBEAT_S, LEASE_S
 from node.config.values import Address, Network
 from node.version import COMPATIBLE_VERSION
 
@@ -236,8 +237,8 @@ class ClusterOptions:
         "pause_minority"
     )
     """The mode that reports name; in any case the node does `pause_minority`."""
-    heartbeat_s: float = 0.25
-    lease_s: float = 4.0
+    heartbeat_s: float = HEARTBEAT_S
+    lease_s: float = LEASE_S
     """The time for which a node without contact to a majority may serve. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
     secret: bytes | None = field(default=None, repr=False)
     """The secret of all nodes of a cluster; None: certificates, or loopback only."""
@@ -251,12 +252,6 @@ class ClusterOptions:
     """The choice of the node for a queue when neither an argument nor a policy makes it (amqp-behaviour §9.2)."""
     mirror_flush_s: float = 0.002
     """The time for which a mirrored queue gathers changes for its mirrors, at a moderate load."""
-
-
-LEASE_HEARTBEATS_MIN: Final = 4
-"""The least number of heartbeats in a lease; it survives this many lost ones, less one."""
-LEASE_HEARTBEATS: Final = 16
-"""The number of heartbeats in a lease when its length is not configured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cluster.times import LEASE_HEARTBEATS, LEASE_HEARTBEATS_MIN
 from node.config import environment
 from node.config import management as config_management
 from node.config import telemetry as config_telemetry
 from node.config.config import (
     DEFAULT_PEER_PORT,
     DEFAULT_PORT,
-    LEASE_HEARTBEATS,
-    LEASE_HEARTBEATS_MIN,
     PEER_PORT_OFFSET,
     Address,
     AmqpOptions,

@@ -22,6 +22,7 @@ import pika
 import pytest
 
 from cluster.metadata.raft_pb2 import Append, Entry, Propose, RaftMessage
+from cluster.transport.frames import CONTROL, FrameType, encode, preface
 from cluster.transport.interface import Topic
 from tests.kit import certificates
 from tests.kit.cluster_processes import (
@@ -206,6 +207,9 @@ def test_a_pickle_at_the_peer_port(trio: list[MemberProcess], tmp_path: Path) ->
         for node in trio:
             for each in pickles(marker):
                 throw(node, each)
+        for each in pickles(marker)[:4]:
+            throw(trio[0], preface(CONTROL, is_encrypted=False) + encode(FrameType.HANDSHAKE, each))
+            throw(trio[0], preface(CONTROL, is_encrypted=False) + encode(FrameType.MESSAGE, each))
         for each in pickles(marker)[:4]:
             throw(trio[0], HTTP2 + b"\0\0\0\4\0\0\0\0\0" + each)
     assert not marker.exists()

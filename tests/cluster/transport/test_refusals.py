@@ -10,6 +10,7 @@ import pytest
 
 from cluster.transport import former_protocol
 from cluster.transport.frames import (
+    CALL,
     CALL_PAYLOAD_BYTES_MAX,
     CONTROL,
     DATA,
@@ -198,6 +199,9 @@ def test_a_peer_that_never_answers() -> None:
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 5000,
         preface(CONTROL, is_encrypted=False) + b"\xff" * 5000,
         preface(CONTROL, is_encrypted=False) + encode(FrameType.MESSAGE, b"x") * 50,
+        preface(CONTROL, is_encrypted=False) + encode(FrameType.HANDSHAKE, b"x")[:5] + b"\1\2\3\4x",
+        preface(CALL, is_encrypted=False) + b"\xff\xff\xff\xff" + bytes([FrameType.HANDSHAKE]) + bytes(5000),
+        preface(DATA, is_encrypted=False) + encode(FrameType.HANDSHAKE, bytes(1000))[:500],
         preface(DATA, is_encrypted=True) + b"\x16\x03\x01\x02\0" + b"\xff" * 5000,
         preface(DATA, is_encrypted=False)[:-1],
         preface(7, is_encrypted=False),
