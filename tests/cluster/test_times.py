@@ -27,9 +27,11 @@ def test_no_lease_outlives_its_nodes_time_up(lease_s: float, fast: float) -> Non
 
 
 def test_what_a_shorter_lease_costs() -> None:
-    """With the defaults a healthy node may be held for 2.75 s; with a lease of 1.75 s for 1.06 s."""
-    assert times.patience_s(times.LEASE_S, times.HEARTBEAT_S) == 2.75
-    assert times.patience_s(1.75, times.HEARTBEAT_S) == pytest.approx(1.0625)
+    """A node is declared down in half the time, and a healthy one bears less than half as much."""
+    for heartbeat_s, expiry_s, patience_s in ((0.25, 4.54, 2.75), (0.11, 2.28, 1.21)):
+        lease_s = heartbeat_s * times.LEASE_HEARTBEATS
+        assert times.expiry_s(lease_s) == pytest.approx(expiry_s, abs=0.005)
+        assert times.patience_s(lease_s, heartbeat_s) == pytest.approx(patience_s, abs=0.005)
 
 
 def test_the_defaults_come_from_here() -> None:
