@@ -23,7 +23,13 @@ Master = TypeVar("Master")
 
 
 class Due(Protocol):
-    """The replicator of a master that has something to broadcast.   gathered_count: how many messages."""
+    """The replicator of a master that has something to broadcast.
+
+    is_urgent: that is more than removals.   gathered_count: how many messages.
+    """
+
+    @property
+    def is_urgent(self) -> bool: ...
 
     @property
     def gathered_count(self) -> int: ...
@@ -58,8 +64,9 @@ class Pacing(Generic[Master]):
         if now < self.at:
             self._held_back[master] = None
             return self.at
-        self._has_broadcast = True
-        self._count += replicator.gathered_count
+        if replicator.is_urgent:  # no publish is to wait until removals have come round
+            self._has_broadcast = True
+            self._count += replicator.gathered_count
         return now
 
     def turn(self, now: float, under_way_bytes: int) -> None:

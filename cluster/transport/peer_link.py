@@ -7,7 +7,7 @@
 The other node is *gone* when our stream was reset and then its host refuses a connection: no process holds the port
 any more. Silence proves nothing.
 
-What is sent in one turn of the loop is written at its end, together.
+The first message of a turn of the loop is written at once, the others together at its end.
 
 Source: ring §4; docs/internals/links.md, "Two streams in each direction".
 """

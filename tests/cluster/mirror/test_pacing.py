@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from node.amqp.methods import BasicAck
+from cluster.mirror.pacing import LAZY_S
+from node.amqp.methods import BasicAck, BasicGet
 from tests.kit.cluster import Client
 from tests.kit.disk_cluster import PERSISTENT, DiskCluster, frames_to, mirrored, publisher_of
 
@@ -36,6 +37,22 @@ def test_few_messages_go_when_those_before_them_have_come_round() -> None:
     for names in (("n1", "n2", "n3"), ("n3", "n1")):
         cluster.hop(*names)
     assert client.methods() == [BasicAck(delivery_tag=3, multiple=True)]
+
+
+def test_nothing_waits_until_removals_have_come_round() -> None:
+    cluster, client, under_way = paced()
+    cluster.is_held = False
+    publish(cluster, client, 1)
+    cluster.settle()
+    consumer = cluster["n1"].client()
+    consumer.send(1, BasicGet(queue="q", no_ack=True))
+    cluster.settle()
+    cluster.is_held = True
+    cluster.advance(LAZY_S)
+    cluster["n1"].turn()
+    assert under_way() == 1
+    publish(cluster, client, 1)
+    assert under_way() == 2
 
 
 def test_another_queue_of_the_node_goes_with_them() -> None:
