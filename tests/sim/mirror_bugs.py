@@ -540,7 +540,7 @@ BUGS: dict[str, Any] = {
 
 AUDIT: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "confirm at once": (30, ("crash",), ("plain",)),
-    "confirm without disk": (38, ("total",), ("plain",)),
+    "confirm without disk": (97, ("total",), ("plain",)),
     "no resend": (6, ("crash", "transfer"), ("plain",)),
     "no deduplication": (3, ("crash", "transfer"), ("plain",)),
     "not redelivered": (7, ("crash", "transfer"), ("plain",)),
