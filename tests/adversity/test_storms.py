@@ -186,7 +186,8 @@ def test_a_ring_of_1000_exchanges(node: NodeProcess, siege: Begin) -> None:
 
 def test_a_fanout_to_1000_queues(node: NodeProcess, siege: Begin) -> None:
     """300 messages that share nothing, each in 1,000 queues: 300,000 entries at 320 bytes. Twice: it comes back."""
-    with siege(peak_mib=300_000 * 320 // 2**20 + 16, kept_mib=48):
+    # One round takes 75 MiB. How much of it stays with the C library varies: 41 to 49 were seen.
+    with siege(peak_mib=300_000 * 320 // 2**20 + 16, kept_mib=60):
         for _ in range(2):
             publish_to_1000_queues(node)
 
