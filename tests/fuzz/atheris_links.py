@@ -18,19 +18,16 @@ with atheris.instrument_imports(include=["cluster.transport"]):
     from cluster.transport.control import ControlReceiver
     from cluster.transport.frames import (
         HANDSHAKE_BYTES_MAX,
-        HEADER_BYTES,
         PAYLOAD_BYTES_MAX,
         PREFACE_BYTES,
-        Frame,
         FrameFault,
-        FrameReader,
-        FrameType,
         encode,
         read_preface,
     )
     from cluster.transport.handshake import Answerer, HandshakeFailed, Kind
     from cluster.transport.interface import Identity
     from cluster.transport.stream import Receiver, Sender, StreamFault
+    from tests.kit.link_frames import read
 
 IDENTITY = Identity("n1", "id")
 
@@ -39,8 +36,8 @@ def fuzz_frames(data: bytes) -> None:
     """A stream gives the same frames however it is cut, and each has a size that is allowed."""
     is_open = bool(data) and data[0] % 2 == 1
     sizes, data = [1 + octet for octet in data[1:5]] or [1], data[:1] + data[5:]
-    whole = _frames(data[1:], is_open, [1 << 20])
-    assert whole == _frames(data[1:], is_open, [1]) == _frames(data[1:], is_open, sizes)
+    whole = read(data[1:], [1 << 20], is_open=is_open)
+    assert whole == read(data[1:], [1], is_open=is_open) == read(data[1:], sizes, is_open=is_open)
     frames, _ = whole
     most = PAYLOAD_BYTES_MAX if is_open else HANDSHAKE_BYTES_MAX
     assert all(len(payload) <= most for _, payload in frames)
@@ -70,30 +67,6 @@ def fuzz_preface(data: bytes) -> None:
         lambda: read_preface(data[:PREFACE_BYTES].ljust(PREFACE_BYTES), is_encrypted=len(data) % 2 == 1),
         FrameFault,
     )
-
-
-def _frames(data: bytes, is_open: bool, sizes: list[int]) -> "tuple[list[Frame], str]":
-    reader, turn = FrameReader(), 0
-    most = HEADER_BYTES + HANDSHAKE_BYTES_MAX
-    if is_open:
-        reader.open()
-        most = HEADER_BYTES + PAYLOAD_BYTES_MAX
-    frames: list[tuple[FrameType, bytes]] = []
-    try:
-        while data:
-            room = reader.buffer()
-            assert len(room.obj) <= most, "memory"  # type: ignore[arg-type]
-            count = min(len(room), len(data), sizes[turn % len(sizes)])
-            assert count, "no room"
-            room[:count] = data[:count]
-            room.release()
-            reader.received(count)
-            data, turn = data[count:], turn + 1
-            while (frame := reader.next()) is not None:
-                frames.append(frame)
-    except FrameFault as error:
-        return frames, str(error)
-    return frames, ""
 
 
 TARGETS = (fuzz_frames, fuzz_messages, fuzz_handshake, fuzz_preface)

@@ -1,23 +1,15 @@
 """Any bytes on a link, cut in any way, are frames or a fault, and take no more memory than the biggest frame."""
 
-from typing import cast
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.transport.frames import (
     HANDSHAKE_BYTES_MAX,
-    HEADER_BYTES,
     PAYLOAD_BYTES_MAX,
-    Frame,
-    FrameFault,
-    FrameReader,
     FrameType,
     encode,
 )
-
-OPENED_BYTES = 64 * 1024
-"""The buffer of an open stream before a bigger frame comes."""
+from tests.kit.link_frames import read
 
 whole = st.builds(encode, st.sampled_from(FrameType), st.binary(max_size=60))
 damaged = st.tuples(whole, st.integers(0, 1 << 16), st.integers(1, 255)).map(
@@ -34,32 +26,6 @@ headers = st.builds(
 )
 streams = st.lists(whole | damaged | headers | st.binary(max_size=60), max_size=8).map(b"".join)
 cuts = st.lists(st.integers(1, 200), min_size=1, max_size=20)
-
-
-def read(data: bytes, sizes: list[int], *, is_open: bool) -> tuple[list[Frame], str]:
-    """Return the frames and the fault of a stream that comes in reads of these sizes, over and over."""
-    reader = FrameReader()
-    most = HEADER_BYTES + HANDSHAKE_BYTES_MAX
-    if is_open:
-        reader.open()
-        most = max(OPENED_BYTES, HEADER_BYTES + PAYLOAD_BYTES_MAX)
-    frames: list[Frame] = []
-    turn = 0
-    try:
-        while data:
-            room = reader.buffer()
-            assert len(cast(bytearray, room.obj)) <= most
-            count = min(len(room), len(data), sizes[turn % len(sizes)])
-            assert count, "no room"
-            room[:count] = data[:count]
-            room.release()
-            reader.received(count)
-            data, turn = data[count:], turn + 1
-            while (frame := reader.next()) is not None:
-                frames.append(frame)
-    except FrameFault as error:
-        return frames, str(error)
-    return frames, ""
 
 
 @given(streams, cuts, st.booleans())
