@@ -10,8 +10,10 @@ from typing import Final
 from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import RingPacket, decode_frame
 
-FRAME_MAX_BYTES: Final = 1024 * 1024
-"""The most bytes of packets that share a frame; a single larger packet has a frame of its own."""
+FRAME_MAX_BYTES: Final = 128 * 1024
+"""The most bytes of packets that share a frame, as a node works it off in one go; a single larger packet has a frame
+of its own.
+"""
 
 EARLY_MAX_BYTES: Final = 64 * 1024 * 1024
 """The most that is kept for members that this node hasn't heard of yet. Beyond it the oldest packet is dropped,

@@ -3,35 +3,39 @@
 import asyncio
 from collections.abc import Callable
 
-from cluster.transport.interface import LinkOptions, Topic
+from cluster.transport.inbox import Frames, Inbox
+from cluster.transport.interface import LinkOptions
 from cluster.transport.link_stream import LinkStream
 from cluster.transport.stream import Receiver, StreamFault
 
 
 class IncomingData:
-    """One session.   deliver: gets the frames of each read together.   opened: called when the opening has come."""
+    """One session.   opened: called when the opening has come."""
 
     def __init__(
         self,
         stream: LinkStream,
         options: LinkOptions,
-        deliver: Callable[[list[tuple[Topic, bytes]]], None],
         opened: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._options = options
-        self._deliver = deliver
         self._opened = opened
         self._opening: bytes | None = None
         self._receiver: Receiver | None = None
+        self._inbox: Inbox | None = None
         self._unacknowledged_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, receiver: Receiver) -> None:
-        """Begin to receive, if the opening has come and is for this receiver. Raises: StreamFault."""
+    def begin(self, receiver: Receiver, inbox: Inbox) -> None:
+        """Begin to receive, if the opening has come and is for this receiver. Raises: StreamFault.
+
+        inbox: gets its frames.
+        """
         if self._receiver is None and self._opening is not None and receiver.opens(self._opening):
-            self._receiver = receiver
+            self._receiver, self._inbox = receiver, inbox
             self._acknowledge()
+            self._follow(inbox)  # a former connection may have left it work
 
     def take(self, messages: list[bytes]) -> None:
         """Take the messages of one read. Raises: StreamFault."""
@@ -40,10 +44,10 @@ class IncomingData:
             self._opened()
             if not messages:
                 return
-        receiver = self._receiver
-        if receiver is None:
+        receiver, inbox = self._receiver, self._inbox
+        if receiver is None or inbox is None:
             raise StreamFault("a batch before its opening was answered")
-        frames: list[tuple[Topic, bytes]] = []
+        frames: Frames = []
         for message in messages:
             frames += receiver.receive(message)
             self._unacknowledged_bytes += len(message)
@@ -52,7 +56,14 @@ class IncomingData:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._options.ack_after_s, self._acknowledge)
         if frames:
-            self._deliver(frames)
+            inbox.put(frames)
+            self._follow(inbox)
+
+    def _follow(self, inbox: Inbox) -> None:
+        """Read nothing more while the broker has enough to do with what has come."""
+        if inbox.is_busy:
+            self._stream.rest()
+            inbox.on_empty = self._stream.read_on
 
     def end(self) -> None:
         """Acknowledge nothing more."""

@@ -95,6 +95,7 @@ class LinkStream(asyncio.BufferedProtocol):
         self._heard_s = self._loop.time()
         self._unanswered = 0  # steps since the ping
         self._timer: asyncio.TimerHandle | None = None
+        self._is_resting = False
         self.has_room = True
         self.on_room = _nothing
 
@@ -155,7 +156,22 @@ class LinkStream(asyncio.BufferedProtocol):
         self._heard_s = self._loop.time()
         self._timer = self._loop.call_later(self._patience.keepalive_s, self._look)
         self._drain()
+        if not self.is_ended and not self._is_resting:
+            self._transport.resume_reading()
+
+    def rest(self) -> None:
+        """Read nothing until `read_on`. What was read already is still taken."""
+        assert self._transport is not None
+        self._is_resting = True
         if not self.is_ended:
+            self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        """Read again after `rest`."""
+        assert self._transport is not None
+        self._is_resting = False
+        if not self.is_ended:
+            self._heard_s = self._loop.time()  # the other side may have sent something meanwhile
             self._transport.resume_reading()
 
     def send(self, message: bytes) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.transport.control import ControlReceiver, ControlSender
 from cluster.transport.handshake import HandshakeFailed, Kind
+from cluster.transport.inbox import Frames, Inbox
 from cluster.transport.incoming_data import IncomingData
 from cluster.transport.interface import Hello, Topic, Traffic
 from cluster.transport.introductions import greet, new_opener
@@ -112,6 +113,8 @@ class PeerLink:
         # data
         self._sender: Sender | None = None
         self._receiver: Receiver | None = None
+        self._inbox = Inbox(self._deliver)
+        """The frames that `_receiver` has received."""
         self._incoming_data: IncomingData | None = None
         self._closed_pair: tuple[int, int] = (0, 0)
 
@@ -176,7 +179,7 @@ class PeerLink:
             f"the data stream of incarnations {own} and {incarnation} was closed: its numbers would begin again"
         )
         self._sender = Sender(own, incarnation, self._options.congested_bytes)
-        self._receiver = Receiver(incarnation, own)
+        self._receiver, self._inbox = Receiver(incarnation, own), Inbox(self._deliver)
         self._begin_data()
         if self.address:
             self._start(Kind.DATA)
@@ -187,6 +190,7 @@ class PeerLink:
             return
         self._closed_pair = max(self._closed_pair, (self._sender.own, self._sender.peer))
         self._sender = self._receiver = None
+        self._inbox.close()
         task = self._tasks.pop(Kind.DATA, None)
         if task is not None:
             task.cancel()
@@ -326,9 +330,7 @@ class PeerLink:
                 self._stream_ready(hello)
                 self._take_control(stream)
             else:
-                data = self._incoming_data = IncomingData(
-                    stream, self._options, self._deliver, self._begin_data
-                )
+                data = self._incoming_data = IncomingData(stream, self._options, self._begin_data)
                 stream.open(self._counted(data.take))
             await stream.ended()
         finally:
@@ -360,14 +362,14 @@ class PeerLink:
 
         return counted
 
-    def _deliver(self, frames: list[tuple[Topic, bytes]]) -> None:
+    def _deliver(self, frames: Frames) -> None:
         self._listener.data(self.name, frames)
         self._listener.received()
 
     def _begin_data(self) -> None:
         """Let the incoming data stream begin if it was opened for the incarnations that are open here."""
         if self._incoming_data is not None and self._receiver is not None:
-            self._incoming_data.begin(self._receiver)
+            self._incoming_data.begin(self._receiver, self._inbox)
 
     # --- is the link up? ---
 
