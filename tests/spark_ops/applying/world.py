@@ -14,6 +14,7 @@ from spark_ops.applying.asking import Answer, Ask, Silence
 from spark_ops.applying.history import history
 from spark_ops.applying.observation import Observation
 from spark_ops.applying.runner import Options, Runner
+from spark_ops.applying.states import EDGES, PlanState
 from spark_ops.applying.work import Work
 from spark_ops.planning import plan as plans
 from spark_ops.planning.rows import NodeRow, QueueRow
@@ -56,6 +57,11 @@ class World:
         self._lost = lost
         self._numbers = itertools.count()
         self._flying: list[tuple[float, int, Ask, Any]] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the journal says that the plan has ended for good."""
+        return PlanState.RUNNING not in EDGES[history(map(json.loads, self.journal)).state]
 
     def live(self, *, kill_at: int | None = None, then: Callable[["World"], None] | None = None) -> Runner:
         """One life, to its end.   kill_at: it dies when the journal has so many lines. Raises: Killed."""
