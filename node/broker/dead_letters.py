@@ -2,7 +2,7 @@
 
 They are published in the next turns, so that no number of deaths holds up one turn. A message leaves its queue only
 when its target has it: on this node the order of disk writes ensures that; another node, or a queue's mirrors, must
-answer first.
+answer first. A broker with a meter counts those that no queue has in the end (`node.broker.letter_fates`).
 Source: amqp-behaviour §5.5; docs/internals/remote-queues.md, "When a node is lost".
 """
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
+from node.broker.letter_fates import LetterFates
 from node.client.counters import AT_MOST_ONCE, DISABLED
-from node.queue.dead_letter import Death, dead_copy, dead_envelope, is_cycle
+from node.queue.dead_letter import NO_EXCHANGE, NO_ROUTE, Death, dead_copy, dead_envelope, is_cycle
 from node.queue.live_queue import LiveQueue
 from node.queue.pending_publish import PendingPublish
 from node.queue.queue import REJECTED, Queue
@@ -54,6 +55,8 @@ class DeadLetters:
         is_dropped = exchange is None or broker.catalogue.exchange(record.vhost, exchange) is None
         broker.counters.dead_lettered[reason, DISABLED if is_dropped else AT_MOST_ONCE] += len(run)
         if exchange is None or is_dropped:
+            if exchange is not None and broker.meter is not None:
+                broker.meter.letters_lost(queue, {NO_EXCHANGE: len(run)})
             queue.forget(run)
             return
         key, died_at_s = queue.settings.dead_letter_routing_key, int(now + broker.epoch_s)
@@ -86,33 +89,50 @@ class DeadLetters:
         broker = self._broker
         envelope = dead_envelope(death, run.envelope)
         keys = [envelope.routing_key, *envelope.cc, *envelope.bcc]
-        targets: list[tuple[LiveQueue, bytes]] = []
-        for content in run.contents:
+        fates = None if broker.meter is None else LetterFates(len(run), self._unrouted(death))
+        targets: list[tuple[int, LiveQueue, bytes]] = []
+        for index, content in enumerate(run.contents):
             copy, headers = dead_copy(content, death, run.envelope)
             for target in self._route(death, keys, headers):
                 if death.reason != REJECTED and is_cycle(target.record.name, headers):
                     broker.observer.message_cycled(target.record, keys)
+                    if fates is not None:
+                        fates.cycled(index)
                 else:
-                    targets.append((target, copy))
-        if any(target.is_out_of_reach for target, _ in targets):
+                    targets.append((index, target, copy))
+        if any(target.is_out_of_reach for _, target, _ in targets):
             self._postpone(death, run, queue)
             return True
         pending = PendingPublish(len(run))
-        for target, copy in targets:
+        for index, target, copy in targets:
             batch = Batch(envelope, [copy], run.size)
             if target.leaves_node:
                 pending.expect()
-                target.publish(batch, pending)
+                target.publish(batch, pending if fates is None else fates.waiter(index, pending))
             else:
-                target.publish(batch, None)
+                refused = target.publish(batch, None)
+                if fates is not None:
+                    fates.accepted(index, refused)
             if isinstance(target, Queue):
                 target.count_letters(1)
                 self._congested = target if target.leaves_node else self._congested
         if not pending.is_awaited:
+            self._count_lost(queue, fates)
             return False
         self._on_way[pending] = run, queue
-        pending.end(partial(self._accepted, death, run, queue))
+        pending.end(partial(self._accepted, death, run, queue, fates))
         return True
+
+    def _unrouted(self, death: Death) -> str:
+        """Return why a dead message goes to no queue, if it goes to none."""
+        found = self._broker.catalogue.exchange(death.vhost, death.exchange)
+        return NO_EXCHANGE if found is None else NO_ROUTE
+
+    def _count_lost(self, queue: Queue, fates: LetterFates | None) -> None:
+        """Count dead messages that no queue has. All targets have answered."""
+        meter = self._broker.meter
+        if fates is not None and meter is not None and (lost := fates.lost()):
+            meter.letters_lost(queue, lost)
 
     def _route(self, death: Death, keys: list[str], headers: Table) -> Sequence[LiveQueue]:
         """Return the targets of a dead message; none if routing would cost too much, as no client can be told."""
@@ -134,7 +154,9 @@ class DeadLetters:
         self._postponed.clear()
         self._broker.wake()
 
-    def _accepted(self, death: Death, run: Run, queue: Queue, pending: PendingPublish) -> None:
+    def _accepted(
+        self, death: Death, run: Run, queue: Queue, fates: LetterFates | None, pending: PendingPublish
+    ) -> None:
         """Have the queue forget dead messages that all targets have. If a target was lost, they are routed anew, all
         of them.
 
@@ -147,6 +169,7 @@ class DeadLetters:
             self._waiting.append((death, run, queue))
             self._broker.wake()
         else:
+            self._count_lost(queue, fates)
             queue.forget(run)
 
     def all_unsettled(self) -> Iterator[tuple[Run, Queue]]:

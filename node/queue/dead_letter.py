@@ -12,6 +12,13 @@ from node.amqp.field_table import Field, Table, array, long, longstr, table, tim
 from node.queue.content import decode_content, encode_content
 from node.queue.run import Envelope
 
+NO_EXCHANGE: Final = "no-exchange"
+NO_ROUTE: Final = "no-route"
+REFUSED: Final = "refused"
+CYCLE: Final = "cycle"
+"""Why no queue has a dead letter: its exchange does not exist or has no route for it, all queues refused it, or it
+would have come back to its queue in a cycle."""
+
 _COUNT_MAX: Final = 2**63 - 1
 """The limit of a count in x-death: a client may claim any count, and ours must fit the wire."""
 

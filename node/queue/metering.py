@@ -11,7 +11,8 @@ Source: spark §2.3 (cpu_us_total).
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Final
@@ -72,6 +73,7 @@ class Account:
     cpu_ns: time that the queue took of the broker's thread.   pub_bytes, dlv_bytes: bodies that came in and went out.
     expired, dropped: messages that left because of their age, and because of a length limit.
     dead_lettered: messages that left unacknowledged while the queue had a dead-letter exchange.
+    letters_lost: those of them that no queue has, by cause (`node.queue.dead_letter`); None: there are none.
     confirm_us: the times of confirms, as a histogram; None: none was timed.
     past: `COUNTED` of former masters here.
     """
@@ -84,6 +86,7 @@ class Account:
         "dlv_bytes",
         "dropped",
         "expired",
+        "letters_lost",
         "name",
         "past",
         "pub_bytes",
@@ -99,6 +102,7 @@ class Account:
         self.expired = 0
         self.dropped = 0
         self.dead_lettered = 0
+        self.letters_lost: Counter[str] | None = None
         self.confirm_us: list[int] | None = None
         self.confirm_due_s = 0.0
         self.past: tuple[int, ...] = _NONE
@@ -141,6 +145,13 @@ class Meter:
         account.expired += count * (reason == EXPIRED)
         account.dropped += count * (reason == MAXLEN)
         account.dead_lettered += count * (queue.settings.dead_letter_exchange is not None)
+
+    def letters_lost(self, queue: Queue, causes: Mapping[str, int]) -> None:
+        """Count dead letters of a queue that no queue has.   causes: how many, by cause."""
+        account = self.account(queue.record)
+        if account.letters_lost is None:
+            account.letters_lost = Counter()
+        account.letters_lost.update(causes)
 
     def timed(self, waiter: Waiter, queues: Iterable[Queue], now: float) -> Waiter:
         """Return the waiter for a run that was published to queues: now and then one that measures the time."""

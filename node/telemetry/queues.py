@@ -156,7 +156,8 @@ class QueueRows:
         counts = account.counts(queue.counters)
         ready, unacked = queue.backlog.count, queue.unacked_count
         traffic = (record.view, ready, unacked, counts)
-        state = (len(consumers), round(tracked.utilisation, 2), account.dead_lettered, account.expired)
+        lost = 0 if account.letters_lost is None else account.letters_lost.total()
+        state = (len(consumers), round(tracked.utilisation, 2), account.dead_lettered, account.expired, lost)
         since_ms = self._due(tracked, traffic, state, moment, has_messages=ready + unacked > 0)
         if since_ms == _NOT_DUE:
             return None
@@ -329,6 +330,8 @@ def _counted(account: Account, counts: tuple[int, ...]) -> dict[str, Any]:
         "redeliver_total": counts[_at["redeliver"]],
         "get_total": got,
         "dead_lettered_total": account.dead_lettered,
+        "dead_letters_lost_total": 0 if account.letters_lost is None else account.letters_lost.total(),
+        "dead_letters_lost_by": account.letters_lost,
         "expired_total": account.expired,
         "dropped_total": account.dropped,
         "confirm_us": account.confirm_us,

@@ -195,6 +195,13 @@ _KINDS: Final = (
         {"dropped_min": 50, "warn_share": 0.2, "minutes": 10},
     ),
     FindingKind(
+        "dead-letters-lost",
+        "Dead letters are lost",
+        "warn",
+        "Look at the dead-letter exchange of this queue, its bindings and the queues that they name.",
+        {"lost_min": 1, "minutes": 10},
+    ),
+    FindingKind(
         "flapping-link",
         "Links between nodes are unstable",
         "warn",

@@ -61,7 +61,10 @@ class NodeMinute:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMinute:
-    """A minute of a queue's copy. The fields are those of the minute's last row; lag_ms_max is the minute's maximum."""
+    """A minute of a queue's copy. The fields are those of the minute's last row, with these exceptions.
+
+    lag_ms_max: maximum of the minute.   dead_letters_lost_by: pairs of cause and count, sorted.
+    """
 
     minute: int
     boot: str
@@ -92,6 +95,8 @@ class ReplicaMinute:
     consumer_util: float | None = None
     prefetch_sum: int | None = None
     head_age_ms: int | None = None
+    dead_letters_lost_total: int | None = None
+    dead_letters_lost_by: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,34 @@
 Source: spark §3.2.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from spark_ops.health.context import MINUTE_S, Context, masters, name_of, subject_of
 from spark_ops.health.facts import NodeMinute, QueueHistory, ReplicaMinute
 from spark_ops.health.finding import Finding, Subject
 from spark_ops.health.forecast import eta, fit_points, growth_of
 from spark_ops.health.minutes import percentile, rise, rises, running
+
+_LOSSES: Final[Mapping[str, tuple[str, str]]] = {
+    "no-exchange": (
+        "the dead-letter exchange does not exist",
+        "Declare the exchange that the queue's dead-letter-exchange names, or correct the name.",
+    ),
+    "no-route": (
+        "the dead-letter exchange has no queue for them",
+        "Bind a queue to the dead-letter exchange, or let dead-letter-routing-key name a queue that exists.",
+    ),
+    "refused": (
+        "the dead-letter queues are full and refused them",
+        "Consume the dead letters, or raise the length limit of the queue that refuses them.",
+    ),
+    "cycle": (
+        "they would have come back to their queue in a cycle",
+        "Change the dead-letter routing: messages that expire must not come back to the same queue by themselves.",
+    ),
+}
+"""What each cause of lost dead letters means, and the advice, by cause (`LOST_CAUSES` of the schema)."""
 
 
 def judge_work(context: Context, queue: QueueHistory) -> Iterator[Finding]:
@@ -23,6 +43,7 @@ def judge_work(context: Context, queue: QueueHistory) -> Iterator[Finding]:
     yield from _unacked_stuck(context, queue, facts)
     yield from _redelivery_loop(context, queue, facts)
     yield from _messages_dropped(context, queue, facts)
+    yield from _dead_letters_lost(context, queue, facts)
     yield from _hot_single(context, queue)
 
 
@@ -244,6 +265,45 @@ def _messages_dropped(context: Context, queue: QueueHistory, facts: list[Replica
         share=queue.share,
         dropped=lost,
         published=published,
+    )
+
+
+def _dead_letters_lost(
+    context: Context, queue: QueueHistory, facts: list[ReplicaMinute]
+) -> Iterator[Finding]:
+    """Yield a finding if no queue has dead letters of this queue. The advice is about the most frequent cause."""
+    kind = "dead-letters-lost"
+    start, end = context.evidence.end - context.minutes(kind), context.evidence.end
+    lost = rise(facts, lambda fact: fact.dead_letters_lost_total, start, end)
+    if lost < max(1.0, context.of(kind, "lost_min")):
+        return
+    causes = sorted({cause for fact in facts for cause, _ in fact.dead_letters_lost_by or ()})
+    by_cause = {cause: rise(facts, lambda fact, of=cause: _lost_by(fact, of), start, end) for cause in causes}  # type: ignore[misc]
+    told = sorted((cause for cause in causes if by_cause[cause]), key=lambda cause: (-by_cause[cause], cause))
+    whys = [
+        f"{by_cause[cause]} because {_LOSSES[cause][0]}" if len(told) > 1 else f"{_LOSSES[cause][0]}"
+        for cause in told
+        if cause in _LOSSES
+    ]
+    why = f": {'; '.join(whys)}" if whys else ""
+    figures: dict[str, Any] = {f"lost_{cause.replace('-', '_')}": by_cause[cause] for cause in told}
+    count = "1 dead letter" if lost == 1 else f"{lost} dead letters"
+    yield context.finding(
+        kind,
+        subject_of(queue),
+        f"{count} of {name_of(queue)} {'was' if lost == 1 else 'were'} lost in {end - start} min{why}",
+        share=queue.share,
+        advice=next((_LOSSES[cause][1] for cause in told if cause in _LOSSES), None),
+        lost=lost,
+        causes=told,
+        **figures,
+    )
+
+
+def _lost_by(fact: ReplicaMinute, cause: str) -> int | None:
+    """Return how many dead letters were lost by a cause; None if the node does not count them."""
+    return (
+        None if fact.dead_letters_lost_total is None else dict(fact.dead_letters_lost_by or ()).get(cause, 0)
     )
 
 

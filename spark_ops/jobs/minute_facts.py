@@ -77,8 +77,10 @@ SHAPES: Final[dict[str, Shape]] = {
 _MADE: Final = {
     "cpu_ms_total": "cpu_user_ms_total + cpu_sys_ms_total",
     "group": "try_element_at(labels, 'group')",
+    "dead_letters_lost_by": "array_sort(map_entries(dead_letters_lost_by))",
 }
-"""The columns of the last row that are computed, with their SQL expressions."""
+"""The columns of the last row that are computed, with their SQL expressions. Spark has no order of maps, so that the
+last row must not have any."""
 
 EVENT_COLUMNS: Final = ("cluster", "event_id", "minute", *(field.name for field in fields(EventFact)))
 

@@ -62,7 +62,7 @@ ROLLUPS: Final[dict[RollupKind, RollupFields]] = {
         gauges=("ready", "unacked", "mem_bytes", "disk_bytes", "consumers", "head_age_ms", "mirror_lag_ms"),
         fits=("ready", "mem_bytes", "disk_bytes"),
         spreads={"ready": Spread(1.0), "mirror_lag_ms": Spread(1.0)},
-        first=("master_node", "confirm_us"),
+        first=("master_node", "confirm_us", "dead_letters_lost_by"),
         last=(
             *(
                 "type",
@@ -76,7 +76,7 @@ ROLLUPS: Final[dict[RollupKind, RollupFields]] = {
                 "sync_state",
             ),
             *("mirror_lag_ops", "mirror_lag_ms", "mem_bytes", "disk_bytes", "ready", "unacked", "msg_bytes"),
-            *("consumers", "publishers_on", "consumers_on", "confirm_us"),
+            *("consumers", "publishers_on", "consumers_on", "confirm_us", "dead_letters_lost_by"),
         ),
         has_sync=True,
     ),

@@ -49,7 +49,10 @@ def queue_totals(
     )
     # A counter that begins in the window rises from 0, and its first row may be after the first messages.
     drops = F.col("dropped") >= of("messages-dropped", "dropped_min") / DILUTED
-    by_copy = F.col("is_odd") | hot | comes_back | drops
+    # The rule counts from 0 only at the first row of a process in the window.
+    begins = F.col("minute_first") >= end - RECENT_MINUTES
+    loses = (F.col("letters_lost") >= 1) | (begins & (F.col("letters_lost_last") > 0))
+    by_copy = F.col("is_odd") | hot | comes_back | drops | loses
     totals = per_process.groupBy("vhost", "queue").agg(
         F.sum("cpu_us").alias("cpu_us"),
         F.max("ready_max").alias("ready_max"),
@@ -95,6 +98,11 @@ def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | Non
         rise("cpu_us_total", is_hour).alias("recent_cpu_us"),
         rise("redeliver_total", is_recent).alias("redelivered"),
         (rise("dropped_total", is_recent) - rise("dead_lettered_total", is_recent)).alias("dropped"),
+        rise("dead_letters_lost_total", is_recent).alias("letters_lost"),
+        F.coalesce(F.max(F.when(is_recent, F.col("dead_letters_lost_total"))), F.lit(0)).alias(
+            "letters_lost_last"
+        ),
+        F.min(minute).alias("minute_first"),
         (rise("dlv_total", is_recent) + rise("get_total", is_recent)).alias("delivered"),
         F.max(F.when(is_hour, F.col("mono_ms"))).alias("mono_last"),
         F.min(F.when(is_hour, F.col("mono_ms"))).alias("mono_first"),

@@ -126,6 +126,8 @@ QUEUE: Final[dict[str, FieldType]] = {
     "redeliver_total": "int64",
     "get_total": "int64",
     "dead_lettered_total": "int64",
+    "dead_letters_lost_total": "int64",  # dead-lettered messages that no queue has
+    "dead_letters_lost_by": "counts",  # the same by cause: `LOST_CAUSES`; null: none
     "expired_total": "int64",
     "dropped_total": "int64",
     "consumers": "int32",
@@ -136,6 +138,10 @@ QUEUE: Final[dict[str, FieldType]] = {
     "consumers_on": "counts",
     "confirm_us": "histogram",  # counters
 }
+
+LOST_CAUSES: Final = ("no-exchange", "no-route", "refused", "cycle")
+"""Why no queue has a dead-lettered message: the dead-letter exchange is missing or has no route for it, all its queues
+refused it, or it would have come back to its queue in a cycle."""
 
 LINK: Final[dict[str, FieldType]] = {
     "from_node": "string",

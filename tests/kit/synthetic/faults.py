@@ -288,6 +288,14 @@ def _drop_messages(row: Row, since_s: float) -> Iterator[Row]:
     yield row | {"dropped_total": round(300 * since_s)} if is_it else row
 
 
+def _lose_dead_letters(row: Row, since_s: float) -> Iterator[Row]:
+    """Let the first queue's dead letters go to an exchange that no queue is bound to, one a second."""
+    is_it = row["kind"] == "queue" and row["queue"] == "queue-00000" and row["role"] == "master"
+    lost = round(since_s)
+    counted = {"dead_lettered_total": lost, "dead_letters_lost_total": lost}
+    yield row | counted | {"dead_letters_lost_by": {"no-route": lost} if lost else None} if is_it else row
+
+
 def _all_idle_masters_to_first(model: Model) -> None:
     _all_masters_to_first(model)
     for queue in model.queues:
@@ -329,6 +337,7 @@ FAULTS: Final[dict[str, Fault]] = {
         ),
     ),
     "messages-dropped": Fault("messages-dropped", rows=_drop_messages),
+    "dead-letters-lost": Fault("dead-letters-lost", rows=_lose_dead_letters),
     "runaway-queue": Fault("runaway-queue", run=_grow(1e6 / 60), begin=_set(ready_noise=2.0)),
     "consumer-starvation": Fault(
         "consumer-starvation",

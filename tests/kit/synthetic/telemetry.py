@@ -207,6 +207,7 @@ def _master_columns(queue: QueueState) -> Row:
         "unacked": queue.unacked,
         "get_total": 0,
         "dead_lettered_total": 0,
+        "dead_letters_lost_total": 0,
         "expired_total": 0,
         "dropped_total": 0,
         "consumers": queue.consumers,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import BasicConsume, BasicGet, BasicQos, QueueDeclare, QueueDelete
 from node.catalogue.commands import SetPolicy
 from node.catalogue.mirrors.views import DropMirror, TransferMaster, View, changed, created, died
@@ -107,6 +108,7 @@ def test_a_master_has_everything(watched: Watched) -> None:
         "redeliver_total": 0,
         "get_total": 0,
         "dead_lettered_total": 0,
+        "dead_letters_lost_total": 0,
         "expired_total": 0,
         "dropped_total": 0,
         "consumers": 1,
@@ -114,6 +116,17 @@ def test_a_master_has_everything(watched: Watched) -> None:
         "prefetch_sum": 2,
         "consumers_on": {OWN: 1},
     }
+
+
+def test_lost_dead_letters_are_told_by_cause(watched: Watched) -> None:
+    """A queue without any says so without the causes; one with some gets a row within a minute."""
+    arguments: Table = {"x-dead-letter-exchange": longstr("missing"), "x-max-length": long(0)}
+    watched.client.ask(1, QueueDeclare(queue="q", arguments=arguments))
+    (row,) = watched.look()
+    assert (row["dead_letters_lost_total"], row.get("dead_letters_lost_by")) == (0, None)
+    watched.client.publish(1, "q", b"1", b"2")
+    (row,) = watched.look()
+    assert (row["dead_letters_lost_total"], row["dead_letters_lost_by"]) == (2, {"no-exchange": 2})
 
 
 def test_what_the_policy_says(watched: Watched) -> None:

@@ -45,6 +45,8 @@ def _values(of: type, row: Row, **others: Any) -> Any:
     given = {}
     for field in fields(of):
         value = row.get(field.name)
+        if isinstance(value, dict):
+            value = sorted(value.items())
         given[field.name] = tuple(value) if isinstance(value, list) else value
     return of(**{**given, **others})
 

@@ -11,6 +11,7 @@ from spark_ops.cli.main import main
 from spark_ops.jobs import rollup_store
 from spark_ops.jobs.engine import EngineError
 from spark_ops.jobs.files import find
+from spark_ops.jobs.rollup import merge
 from spark_ops.telemetry import damage
 from tests.kit.synthetic.model import START_S
 from tests.kit.synthetic.telemetry import Row, Setup, rows
@@ -74,6 +75,75 @@ def test_a_life(spark: Any, tmp_path: Path) -> None:
     kept = rollup_store.hours(spark, tmp_path, "node", since=since, until=until)
     assert (kept.hours, kept.computed) == (1, 0)
     assert _seen(kept.frame) == [row for row in rolled if row[1] == START_S]
+
+
+def without(path: Path, names: set[str]) -> None:
+    """Rewrite a Parquet file without some columns, and without fields of these names in its structs."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def old(field: Any) -> Any:
+        if not pa.types.is_struct(field.type):
+            return field
+        return pa.field(field.name, pa.struct([each for each in field.type if each.name not in names]))
+
+    table = pq.ParquetFile(path).read()
+    kept = [
+        field for field in table.schema if field.name.removesuffix("_min").removesuffix("_max") not in names
+    ]
+    schema = pa.schema([old(field) for field in kept], metadata=table.schema.metadata)
+    made = [
+        {field.name: _cut(row[field.name], field) for field in schema}
+        for row in table.select([field.name for field in kept]).to_pylist()
+    ]
+    pq.write_table(pa.Table.from_pylist(made, schema=schema), path)
+
+
+def _cut(value: Any, field: Any) -> Any:
+    """Return a value with the fields that its struct still has."""
+    if isinstance(value, dict):
+        return {each.name: value[each.name] for each in field.type}
+    return value
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_files_of_nodes_and_rollups_without_newer_columns_are_read(spark: Any, tmp_path: Path) -> None:
+    """Columns that came later are null: in raw rows, in rollups of them, and in rollups that were made before."""
+    new = {"dead_letters_lost_total", "dead_letters_lost_by"}
+    made = [
+        {name: value for name, value in row.items() if name not in new}
+        for row in rows(SETUP)
+        if row["kind"] == "queue"
+    ]
+    paths = roots.write(tmp_path, made, is_unique=True)
+    for path in paths:
+        without(path, new)
+    list(rollup_store.write(spark, tmp_path, "queue", find(tmp_path, "queue", None, None).hours))
+
+    def seen() -> list[tuple[Any, ...]]:
+        whole = rollup_store.hours(spark, tmp_path, "queue", since=START_S, until=START_S + 7200)
+        assert whole.computed == 0
+        kept = merge(whole.frame, "queue", since_s=START_S).where("role = 'master'")
+        return sorted(
+            (
+                row.queue,
+                row.n,
+                row.dead_letters_lost_total_max,
+                row.last.dead_letters_lost_by,
+                row.pub_total_max,
+            )
+            for row in kept.collect()
+        )
+
+    first = seen()
+    assert [row[:2] for row in first] == [("queue-00000", 60), ("queue-00001", 60)]
+    assert all(lost is None and by is None and published for _, _, lost, by, published in first)
+    for path in paths:
+        path.unlink()
+    for path in (tmp_path / "v1" / "kind=rollup1h-queue").rglob("rollup-*.parquet"):
+        without(path, new)
+    assert seen() == first
 
 
 def test_damaged_records_are_none(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_what_faults_are_for() -> None:
         "hot-single-queue",
         "alarm-active",
         "cluster-down",
+        "dead-letters-lost",
         "host-without-cpu",
         "messages-dropped",
         "node-down",
