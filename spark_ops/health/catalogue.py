@@ -154,6 +154,22 @@ _KINDS: Final = (
         {"sync_ms": 200, "sync_crit_ms": 2000, "syncs_min": 20, "minutes": 10},
     ),
     FindingKind(
+        "slow-confirms",
+        "Publishers wait for confirms",
+        "warn",
+        "Look at the disks and the load of the nodes with copies of this queue, and at the links between them.",
+        {
+            "factor": 4,
+            "floor_ms": 200,
+            "bound_ms": 1000,
+            "stuck_ms": 1000,
+            "confirms_min": 20,
+            "slow_min": 5,
+            "history_min": 1000,
+            "minutes": 10,
+        },
+    ),
+    FindingKind(
         "runaway-queue",
         "A queue grows without limit",
         "warn",
@@ -284,6 +300,12 @@ EXPLAINED_BY: Final[Mapping[str, frozenset[str]]] = {
         {"alarm-active", "runaway-queue", "consumer-starvation", "unacked-stuck"}
     ),
     "hot-node": frozenset({"host-without-cpu", "hot-single-queue"}),
+    "slow-confirms": frozenset(
+        {
+            *("cluster-down", "partition", "host-without-cpu", "slow-syncs", "hot-node", "flapping-link"),
+            "mirror-lagging",
+        }
+    ),
     "master-imbalance": frozenset({"hot-single-queue"}),
     "publishers-blocked": frozenset({"alarm-active"}),
     "flapping-link": frozenset({"cluster-down", "partition", "node-down", "host-without-cpu", "hot-node"}),

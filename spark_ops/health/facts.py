@@ -97,6 +97,7 @@ class ReplicaMinute:
     head_age_ms: int | None = None
     dead_letters_lost_total: int | None = None
     dead_letters_lost_by: tuple[tuple[str, int], ...] | None = None
+    confirm_us: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class Evidence:
     start, end: the window is the minutes [start, end).
     queues, links: the suspicious ones.   skipped: number of suspicious queues that are left out.
     before: p95 of the msg_bytes of a queue on earlier days, by (vhost, queue), where it is known.
+    confirms_before: the histogram of a queue's times of confirms in the week before the window, likewise.
     torn: files that could not be read.   torn_lines: lines of segments that a collector could not read.
     late: rows that a collector counted as late.   duplicates: duplicate rows that a collector dropped.
     bucket_limits_us: upper limits of the histograms' buckets, in us.
@@ -217,6 +219,7 @@ class Evidence:
     memory: tuple[MemoryGrowth, ...] = ()
     depths: tuple[Depth, ...] = ()
     before: dict[tuple[str, str], float] = field(default_factory=dict)
+    confirms_before: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     torn: tuple[str, ...] = ()
     torn_lines: int = 0
     late: int = 0

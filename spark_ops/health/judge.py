@@ -14,6 +14,7 @@ from spark_ops.health.coverage import Coverage, judge_gaps, measure
 from spark_ops.health.facts import Evidence
 from spark_ops.health.finding import Finding, Subject, Verdict
 from spark_ops.health.rules_cluster import judge_balance, judge_events, judge_files
+from spark_ops.health.rules_confirms import judge_confirms
 from spark_ops.health.rules_copies import judge_copies
 from spark_ops.health.rules_links import judge_links
 from spark_ops.health.rules_node import judge_node, judge_resources
@@ -54,6 +55,7 @@ def _all(context: Context, coverage: Coverage) -> Iterator[Finding]:
     for queue in context.evidence.queues:
         yield from judge_copies(context, queue)
         yield from judge_work(context, queue)
+        yield from judge_confirms(context, queue)
     yield from judge_outage(context)
     yield from judge_links(context)
     for node in sorted(context.evidence.nodes):
@@ -95,6 +97,10 @@ def _is_about_same(cause: Finding, finding: Finding) -> bool:
     if cause.kind == "node-down" and of.queue is not None:
         # A mirror that is missing since the node went down, and not before.
         return cause.since is None or finding.since is None or finding.since >= cause.since - SETTLES_S
+    nodes = finding.evidence.get("nodes")
+    if of.queue is not None and nodes is not None and by.queue is None:
+        # A queue whose confirms wait for its nodes and for the links between them.
+        return by.node in nodes and (by.to_node is None or by.to_node in nodes)
     if of.queue is not None:
         return (of.vhost, of.queue) == (by.vhost, by.queue)
     if of.node is not None:

@@ -23,9 +23,11 @@ from spark_ops.health.facts import (
     RowsSeen,
 )
 from spark_ops.health.forecast import Growth
+from spark_ops.health.rules_confirms import first_minute
 from spark_ops.health.settings import Settings
 from spark_ops.jobs.minute_facts import MinuteFacts, columns, within
 from spark_ops.jobs.suspicion import queue_totals, suspicious_links
+from spark_ops.jobs.usual import Usual
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, bucket_limit_us
 
 if TYPE_CHECKING:
@@ -63,11 +65,11 @@ def gather(
     end: int,
     settings: Settings,
     intake: Intake,
-    usual: Callable[[Sequence[tuple[str, str]]], dict[tuple[str, str], float]] | None = None,
+    usual: Callable[[Sequence[tuple[str, str]]], Usual] | None = None,
 ) -> Evidence:
     """Gather the evidence of a cluster in the minutes [start, end).
 
-    usual: returns the sizes of given queues on earlier days, see `Evidence.before`.
+    usual: returns the usual figures of given queues.
     """
     some = within(facts, cluster, start, end)
     nodes = _nodes(some.node)
@@ -75,7 +77,10 @@ def gather(
     latest = {node: own[-1] for node, own in nodes.items() if own[-1].minute >= end - 6}
     cores = min([float(fact.cores or 1) for fact in latest.values()] or [1.0])
     usable = min(cores, settings.of("hot-single-queue", "cores_usable"))
-    flat = some.queue.select(*columns("queue")).persist()
+    flat = _with_confirms_since(
+        some.queue.select(*columns("queue")),
+        first_minute(end, round(settings.of("slow-confirms", "minutes"))),
+    ).persist()
     try:
         zones = {node: fact.zone for node, fact in latest.items()}
         silent = {
@@ -86,6 +91,7 @@ def gather(
             queues, depths, skipped = _queues(flat, totals, events)
         finally:
             totals.unpersist()
+        known = usual([(each.vhost, each.queue) for each in queues]) if usual and queues else Usual()
         return Evidence(
             cluster,
             start,
@@ -98,7 +104,8 @@ def gather(
             loads=_loads(flat, start, end),
             memory=_memory(flat, (start + end) / 2),
             depths=depths,
-            before=usual([(each.vhost, each.queue) for each in queues]) if usual and queues else {},
+            before=known.sizes,
+            confirms_before=known.confirms,
             torn=intake.torn,
             torn_lines=intake.torn_lines,
             late=intake.late,
@@ -116,6 +123,13 @@ def gather_growth(facts: MinuteFacts, cluster: str, start: int, end: int) -> Evi
     some = within(facts, cluster, start, end)
     flat = some.queue.select(*columns("queue"))
     return Evidence(cluster, start, end, nodes=_nodes(some.node), memory=_memory(flat, (start + end) / 2))
+
+
+def _with_confirms_since(flat: "DataFrame", minute: int) -> "DataFrame":
+    """Return flat facts without the histograms of confirms before a minute: no rule reads them, and they are large."""
+    from pyspark.sql import functions as F
+
+    return flat.withColumn("confirm_us", F.when(F.col("minute") >= minute, F.col("confirm_us")))
 
 
 def _fact(of: type, row: "Row") -> Any:

@@ -20,7 +20,7 @@ from spark_ops.jobs.evidence import Intake, gather
 from spark_ops.jobs.files import HOUR_S, Found, find, hour_folders, read_footer, skewed, times_of
 from spark_ops.jobs.minute_facts import FACT_KINDS, RAW_KINDS, MinuteFacts, known, reduce, too_new
 from spark_ops.jobs.reading import load, schema
-from spark_ops.jobs.rollup_store import stored
+from spark_ops.jobs.usual import Usual, usual_figures
 from spark_ops.telemetry.layout import parse, unescape
 from spark_ops.telemetry.quality import read_facts
 
@@ -34,9 +34,6 @@ this many seconds more on each side; those of clocks that are more wrong are loo
 LIVE_S: Final = 180
 """A cluster counts as running if its telemetry is at most this old, in s; the window then ends with the newest row.
 A segment and a round of `collect` take a minute each."""
-
-HISTORY_S: Final = 7 * 86_400
-"""The time before the window in which a queue's usual size is looked up, in s."""
 
 
 class HealthError(ValueError):
@@ -191,31 +188,12 @@ def judge_facts(
     read = files_of(root, window) if files is None else files
     intake = intake_of(facts.node.sparkSession, root, window, read)
 
-    def usual(queues: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        return usual_sizes(facts.node.sparkSession, root, window, queues)
+    def usual(queues: Sequence[tuple[str, str]]) -> Usual:
+        start_s = float(window.start * MINUTE_S)
+        return usual_figures(facts.node.sparkSession, root, window.cluster, start_s, queues)
 
     found = gather(facts, window.cluster, window.start, window.end, settings, intake, usual)
     return judge(found, settings)
-
-
-def usual_sizes(
-    spark: "SparkSession", root: Path, window: Window, queues: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], float]:
-    """Return the p95 of each queue's size in bytes at the end of each hour of the last days, from stored rollups."""
-    from pyspark.sql import functions as F
-
-    start_s = window.start * MINUTE_S
-    paths = [path for path, _ in stored(root, "queue", start_s - HISTORY_S, start_s).values()]
-    if not paths:
-        return {}
-    wanted = spark.createDataFrame(list(queues), "vhost string, queue string")
-    kept = spark.read.option("__globPaths__", "false").parquet(*(f"file://{path}" for path in paths))
-    of_masters = kept.where((F.col("cluster") == F.lit(window.cluster)) & (F.col("role") == "master"))
-    size = F.percentile(F.col("last.msg_bytes"), 0.95).alias("size")
-    rows = (
-        of_masters.join(F.broadcast(wanted), ["vhost", "queue"]).groupBy("vhost", "queue").agg(size).collect()
-    )
-    return {(row["vhost"], row["queue"]): float(row["size"]) for row in rows if row["size"] is not None}
 
 
 def judge_empty(window: Window, settings: Settings, files: WindowFiles) -> Judged:

@@ -7,6 +7,7 @@ more; the rules decide (`spark_ops.health`). Tests compare the two. Source: spar
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from spark_ops.health.rules_confirms import bucket_us, first_minute
 from spark_ops.health.settings import Settings
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, bucket_limit_us
 
@@ -52,7 +53,11 @@ def queue_totals(
     # The rule counts from 0 only at the first row of a process in the window.
     begins = F.col("minute_first") >= end - RECENT_MINUTES
     loses = (F.col("letters_lost") >= 1) | (begins & (F.col("letters_lost_last") > 0))
-    by_copy = F.col("is_odd") | hot | comes_back | drops | loses
+    judged = first_minute(end, round(of("slow-confirms", "minutes")))
+    begun = F.when(F.col("minute_first") >= judged, F.lit(0)).otherwise(F.col("slow_least"))
+    slow = F.col("slow_most") - F.coalesce(F.col("slow_before"), begun)
+    waits = (slow >= 1) & (slow >= 0.01 * (F.col("confirms_most") - F.col("confirms_least")))
+    by_copy = F.col("is_odd") | hot | comes_back | drops | loses | F.coalesce(waits, F.lit(False))
     totals = per_process.groupBy("vhost", "queue").agg(
         F.sum("cpu_us").alias("cpu_us"),
         F.max("ready_max").alias("ready_max"),
@@ -103,6 +108,7 @@ def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | Non
             "letters_lost_last"
         ),
         F.min(minute).alias("minute_first"),
+        *_confirm_columns(settings, end),
         (rise("dlv_total", is_recent) + rise("get_total", is_recent)).alias("delivered"),
         F.max(F.when(is_hour, F.col("mono_ms"))).alias("mono_last"),
         F.min(F.when(is_hour, F.col("mono_ms"))).alias("mono_first"),
@@ -110,6 +116,34 @@ def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | Non
         F.max(F.when(F.col("role") == "master", minute)).alias("master_last"),
         F.max(F.when(F.col("role") == "mirror", minute)).alias("mirror_last"),
         F.max(is_recent & F.coalesce(_odd(settings, zones), F.lit(False))).alias("is_odd"),
+    ]
+
+
+def _confirm_columns(settings: Settings, end: int) -> "list[Column]":
+    """Return the aggregates of the histograms of confirms: of all confirms and of those that no rule calls fast."""
+    from pyspark.sql import functions as F
+
+    kind = "slow-confirms"
+    of = settings.of
+    minutes, minute = round(of(kind, "minutes")), F.col("minute")
+    least_us = 1000 * min(of(kind, name) for name in ("floor_ms", "bound_ms", "stuck_ms"))
+    limits = [bucket_limit_us(at) for at in range(HISTOGRAM_BUCKETS)]
+    first = next(
+        (at for at in range(HISTOGRAM_BUCKETS) if bucket_us(limits, at) >= least_us), HISTOGRAM_BUCKETS
+    )
+    is_judged = (minute >= end - minutes) & (minute < end)
+    is_before = (minute >= first_minute(end, minutes)) & (minute < end - minutes)
+
+    def total(since: int, where: "Column") -> "Column":
+        some = F.slice("confirm_us", since + 1, HISTOGRAM_BUCKETS)
+        return F.when(where, F.aggregate(some, F.lit(0).cast("long"), lambda a, b: a + b))
+
+    return [
+        F.max(total(first, is_judged)).alias("slow_most"),
+        F.min(total(first, is_judged)).alias("slow_least"),
+        F.max(total(first, is_before)).alias("slow_before"),
+        F.max(total(0, is_judged)).alias("confirms_most"),
+        F.min(total(0, is_judged)).alias("confirms_least"),
     ]
 
 

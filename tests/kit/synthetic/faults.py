@@ -336,6 +336,8 @@ FAULTS: Final[dict[str, Fault]] = {
             lambda row, since_s: {"fsync_us_total": row["fsync_us_total"] + round(5e6 * since_s)}
         ),
     ),
+    "slow-confirms": Fault("slow-confirms", begin=_set(confirm_centre=25)),
+    "confirms-stand-still": Fault("slow-confirms", "crit", begin=_set(confirm_centre=28)),
     "messages-dropped": Fault("messages-dropped", rows=_drop_messages),
     "dead-letters-lost": Fault("dead-letters-lost", rows=_lose_dead_letters),
     "runaway-queue": Fault("runaway-queue", run=_grow(1e6 / 60), begin=_set(ready_noise=2.0)),

@@ -141,6 +141,8 @@ class QueueState:
     head_age_ms: int = 20
     redeliver_share: float = 0.001
     acks: bool = True
+    confirm_centre: int = 8
+    """The histogram's bucket of a usual confirm: 1.6 ms."""
     lag_ms: int = 3
     progress: dict[str, float] = field(default_factory=dict)
     """The progress (0 to 1) of unsynchronised copies, by node."""
@@ -297,7 +299,7 @@ class Model:
                 ack_total=delivered if queue.acks else 0.0,
                 redeliver_total=delivered * queue.redeliver_share,
             )
-            spread(copy.confirm, int(count), 8)
+            spread(copy.confirm, int(count), queue.confirm_centre)
 
     def _advance_link(self, link: LinkState, elapsed_ms: int) -> None:
         spread(link.rtt, elapsed_ms // 1000, link.centre)

@@ -18,13 +18,20 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SETUP = Setup(hours=1.0, queues=6, interval_s=20.0)
 OF_CLUSTERS = (
     *("node-down", "runaway-queue", "single-zone", "unsynced-promotion", "node-restart", "slow-link"),
-    "dead-letters-lost",
+    *("dead-letters-lost", "slow-confirms"),
 )
 """All evidence of these is compared; each asks Spark about ten times."""
 OF_QUEUES = (
     *("under-replicated", "unsynced-mirror", "mirror-lagging", "runaway-queue", "consumer-starvation"),
     *("consumer-bound", "old-messages", "unacked-stuck", "redelivery-loop", "unstable-failover"),
-    *("hot-single-queue", "queue-without-master", "messages-dropped", "dead-letters-lost", "clean"),
+    *(
+        "hot-single-queue",
+        "queue-without-master",
+        "messages-dropped",
+        "dead-letters-lost",
+        "slow-confirms",
+        "clean",
+    ),
 )
 
 

@@ -36,6 +36,18 @@ def write_slices(root: Path, made: list[Row], minutes: int) -> None:
         write_file(path, key[0], some)
 
 
+def with_figures(row: Row) -> Row:
+    """Give two queues what their rows have as a histogram and as a map: slow confirms, and lost dead letters."""
+    if row["kind"] != "queue" or row["role"] != "master":
+        return row
+    minute = max(0, row["ts"] // 60_000 - START)
+    if row["queue"] == "queue-00001":
+        return {**row, "confirm_us": [*([0] * 28), 10 * minute, 0, 0, 0]}
+    if row["queue"] == "queue-00002":
+        return {**row, "dead_letters_lost_total": minute, "dead_letters_lost_by": {"refused": minute}}
+    return row
+
+
 def test_a_stream_that_is_cut_finds_what_a_batch_does(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,7 +59,7 @@ def test_a_stream_that_is_cut_finds_what_a_batch_does(
     from spark_ops.jobs.health import Window, judge_window
 
     root = tmp_path / "root"
-    write_slices(root, list(duplicate(inject(SETUP, "consumer-starvation"), 0.1)), 15)
+    write_slices(root, list(duplicate(map(with_figures, inject(SETUP, "consumer-starvation")), 0.1)), 15)
     store = streaming.Store(root, "synthetic")
     write = streaming.Store.write
 
@@ -71,7 +83,11 @@ def test_a_stream_that_is_cut_finds_what_a_batch_does(
     by_batch = judge_window(spark, root, Window("synthetic", end - 60, end, None), Settings())
     assert told.document == health_document(by_batch, float(end * 60))
     assert told.document["coverage"]["duplicates"] > 0
-    assert told.raised == ("consumer-starvation///queue-00000",)
+    assert set(told.raised) == {
+        "consumer-starvation///queue-00000",
+        "slow-confirms///queue-00001",
+        "dead-letters-lost///queue-00002",
+    }
 
     again = streaming.judge_store(spark, root, store, "synthetic", window_s=WINDOW_S, settings=Settings())
     assert again is not None

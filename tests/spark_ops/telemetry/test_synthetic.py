@@ -153,6 +153,7 @@ def test_what_faults_are_for() -> None:
         "partition",
         "publishers-blocked",
         "queue-without-master",
+        "slow-confirms",
         "slow-syncs",
     }
     assert set(HARMLESS) == {"node-restart", "planned-moves"}
