@@ -1,10 +1,11 @@
 """Rows about events of nodes and mirrored queues, written immediately.
 
     MirrorEvent      promotion, revived ─► failover (cause crash) · transfer ─► promotion · synchronisations
-    catalogue        MemberUp, MemberDown ─► view_change
+    catalogue        MemberUp, MemberDown ─► view_change · ViewChanged by a step of a plan ─► plan_step_done
     alarms           of this node ─► alarm_set, alarm_clear
 
-One node of the cluster reports an event of a mirrored queue; each node reports a change of members as it sees it.
+One node of the cluster reports an event of a mirrored queue; a step of a plan is reported by the master's. Each node
+reports a change of members as it sees it.
 Source: spark §2.5.
 """
 
@@ -50,6 +51,9 @@ _NAMES: Final = {
 }
 """The names of kinds of `MirrorEvent` here; the others add nothing to the rows of queues."""
 
+_PLAN: Final = "plan:"
+"""The begin of a cause that is a step of a plan."""
+
 _CRASHES: Final = ("promotion", "revived")
 
 Tell = Callable[[dict[str, Any]], None]
@@ -92,6 +96,10 @@ class EventObserver(Observer):
             self._tell({"event": "view_change", "to_node": change.member.name, "detail": {"is": "up"}})
         elif isinstance(change, MemberDown):
             self._tell({"event": "view_change", "from_node": change.member.name, "detail": {"is": "down"}})
+        elif isinstance(change, ViewChanged) and change.cause.startswith(_PLAN):
+            view = change.after.view
+            if view is not None and view.master_node == self._own and (step := _step(change)) is not None:
+                self._tell({"event": "plan_step_done", "cause": change.cause, **step})
 
     def alarm_set(self, node: str, resource: str) -> None:
         """Report an alarm of this node. Other nodes report their own."""
@@ -138,3 +146,23 @@ class EventObserver(Observer):
             "unsynced_promotion": False if is_move else None,
             "detail": {"kind": event.kind, "text": event.text},
         }
+
+
+def _step(change: ViewChanged) -> dict[str, Any] | None:
+    """Return what a step of a plan did to the copies of a queue; None if it changed only the placement."""
+    before, after = change.before.view, change.after.view
+    if before is None or after is None or before.version == after.version:
+        return None
+    was = {member.id: member.node for member in before.ring}
+    now = {member.id: member.node for member in after.ring}
+    added = [node for id_, node in now.items() if id_ not in was]
+    dropped = [node for id_, node in was.items() if id_ not in now]
+    fields: dict[str, Any] = {"vhost": change.after.vhost, "queue": change.after.name}
+    if before.master != after.master:
+        moved = {"from_node": before.master_node, "to_node": after.master_node, "epoch_after": after.since}
+        return {**fields, **moved, "detail": {"action": "promote"}}
+    if added:
+        return {**fields, "to_node": added[0], "detail": {"action": "add_mirror"}}
+    if dropped:
+        return {**fields, "from_node": dropped[0], "detail": {"action": "drop_mirror"}}
+    return None

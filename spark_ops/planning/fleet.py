@@ -195,6 +195,11 @@ def _left_alone(rows: Sequence[QueueRow], settings: Settings, now: float) -> dic
             found[place] = "it is excluded"
         elif settings.only_vhost is not None and not only.search(row.vhost):
             found[place] = "its virtual host is not asked for"
-        elif row.moved_at and now - row.moved_at < settings.cool_down_s:
+        elif row.moved_at and now - row.moved_at < settings.cool_down_s and not _is_between(row):
             found[place] = f"it was moved {max(0, now - row.moved_at) / 60:.0f} minutes ago and cools down"
     return found
+
+
+def _is_between(row: QueueRow) -> bool:
+    """True if a queue has a copy too many: a plan was ended between the steps of a move, and another one may end it."""
+    return len(row.ring) - 1 > row.want_mirrors

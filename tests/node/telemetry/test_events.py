@@ -1,5 +1,6 @@
 """Events: what becomes one, and what it says."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,13 @@ from node.broker.broker import Broker
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.events import MemberDown, MemberUp, QueueCreated, ViewChanged
 from node.catalogue.mirrors.views import (
+    AddMirror,
+    DropMirror,
     EraseMirror,
     MirrorSynced,
     TransferMaster,
     View,
+    ViewChange,
     changed,
     created,
     died,
@@ -138,3 +142,65 @@ def test_what_moves_copies_makes_the_topology_new(told: Told) -> None:
     early.changed(MemberUp(ClusterMember("b@h", "b:1", "id", is_up=True)))
     assert not early.is_topology_new
     assert told.events == []
+
+
+# --- steps of plans ---
+
+
+def by_plan(before: View, change: ViewChange) -> ViewChanged:
+    """A change of a view by a step of a plan."""
+    after = changed(before, change)
+    assert after is not None
+    records = [QueueRecord("/", "q", "0" * 32, view=view) for view in (before, after)]
+    return ViewChanged(records[0], records[1], "plan:sha256-1:s2")
+
+
+def test_steps_of_plans(told: Told) -> None:
+    """spark §2.5: a copy that comes, a copy that goes, and a master that moves, with the plan and the step."""
+    two = created(0, [("a@h", 1), ("b@h", 2)])
+    told.observer.changed(by_plan(two, AddMirror("c@h", 3)))
+    told.observer.changed(by_plan(THREE, DropMirror(THREE.members[2].id)))
+    assert told.events == [
+        {
+            "event": "plan_step_done",
+            "cause": "plan:sha256-1:s2",
+            "vhost": "/",
+            "queue": "q",
+            "to_node": "c@h",
+            "detail": {"action": "add_mirror"},
+        },
+        {
+            "event": "plan_step_done",
+            "cause": "plan:sha256-1:s2",
+            "vhost": "/",
+            "queue": "q",
+            "from_node": "c@h",
+            "detail": {"action": "drop_mirror"},
+        },
+    ]
+    assert {event["event"] for event in told.events} <= set(EVENTS)
+
+
+def test_a_step_is_told_by_the_node_of_the_master_alone(told: Told) -> None:
+    """The new master tells that it was promoted."""
+    step = by_plan(THREE, TransferMaster(THREE.master, THREE.members[1].id))
+    told.observer.changed(step)
+    assert told.events == []
+    others: list[dict[str, Any]] = []
+    heir = EventObserver("b@h", others.append, lambda: None)
+    heir.begin(told.broker)
+    heir.changed(step)
+    (event,) = others
+    assert (event["event"], event["from_node"], event["to_node"]) == ("plan_step_done", "a@h", "b@h")
+    assert event["detail"] == {"action": "promote"}
+    assert step.after.view is not None
+    assert event["epoch_after"] == step.after.view.since
+
+
+def test_changes_that_no_plan_made_are_no_steps(told: Told) -> None:
+    """A change by the policy, and a step that only changed the wish where copies should be."""
+    step = by_plan(THREE, DropMirror(THREE.members[2].id))
+    told.observer.changed(ViewChanged(step.before, step.after))
+    told.observer.changed(ViewChanged(step.before, replace(step.before, placement=("a@h",)), step.cause))
+    assert told.events == []
+    assert told.observer.is_topology_new

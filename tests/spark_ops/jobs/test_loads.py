@@ -79,7 +79,7 @@ def test_several_clusters(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> ClusterRows:
-    """Give the rows of a healthy cluster, in which a queue was moved by a plan half an hour ago."""
+    """Give the rows of a healthy cluster, in which a plan moved a master half an hour and a copy ten minutes ago."""
     root = tmp_path_factory.mktemp("root")
     moved = {
         **{name: ROWS[0][name] for name in ("v", "cluster", "node", "boot_id", "mono_ms")},
@@ -91,7 +91,9 @@ def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> ClusterRows:
         "queue": "queue-00001",
         "cause": "plan:sha256:1:s2",
     }
-    roots.write(root, [*ROWS, moved, {**moved, "seq": 1, "queue": "queue-00002", "cause": "crash"}])
+    copied = {"seq": 2, "queue": "queue-00004", "event": "plan_step_done", "ts": (UNTIL - 600) * 1000}
+    others = [{**moved, "seq": 1, "queue": "queue-00002", "cause": "crash"}, {**moved, **copied}]
+    roots.write(root, [*ROWS, moved, *others])
     return cluster_rows(spark, root, since=START_S, until=UNTIL, now=UNTIL)
 
 
@@ -121,7 +123,8 @@ def test_loads(told: ClusterRows) -> None:
         assert node.base_fds == pytest.approx(120, abs=5)
         assert 98e9 < node.disk < 100e9
     assert {queue.queue: queue.moved_at for queue in told.queues if queue.moved_at} == {
-        "queue-00001": UNTIL - 1800
+        "queue-00001": UNTIL - 1800,
+        "queue-00004": UNTIL - 600,
     }
 
 

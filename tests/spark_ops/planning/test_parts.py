@@ -162,6 +162,20 @@ def test_a_queue_without_a_master_is_left_alone() -> None:
     assert all(step.queue != "q0" for step in plan(rows).steps if step.action != "note")
 
 
+def test_a_queue_cools_down_unless_a_move_of_it_is_unfinished() -> None:
+    """A copy that was added and not yet dropped elsewhere is one too many, and a new plan may drop it."""
+    rows = cluster(
+        [node("n0", is_draining=True), node("n1"), node("n2")],
+        [
+            replace(queue("moved", "n1", "n0"), moved_at=NOW - 60),
+            replace(queue("between", "n1", "n0", "n2", want_mirrors=1), moved_at=NOW - 60),
+        ],
+    )
+    found = plan(rows, replace(FREE, mode="repair"))
+    steps = {(step.queue, step.action, step.source) for step in found.steps if step.action != "note"}
+    assert steps == {("between", "drop_mirror", "n0")}
+
+
 # --- simulations ---
 
 
