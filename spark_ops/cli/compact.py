@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"{done.removed} replaced files removed"
     )
     for name in done.passed:
-        print(f"left unchanged, because it cannot be read or has a newer version: {name}")
+        print(f"left out, because it cannot be read, is damaged or has a newer version: {name}")
     if removed is not None and (removed.hours or removed.files):
         print(f"removed because of their age: {removed.hours} hours, {removed.files} files of damaged lines")
     return 0

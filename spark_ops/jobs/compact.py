@@ -3,7 +3,8 @@
 Small hours are merged by pyarrow in this process, which needs no JVM; large hours by Spark, which sorts on disk. In
 both cases the merged files are written under `node=_all`, then the manifest replaces the old files, and a later run
 removes them (`spark_ops.telemetry.manifest`). Files that cannot be read or have a newer schema are not merged and stay
-live. Source: spark §2.7.
+live. A file with damaged pages fails its merge; it is recorded (`spark_ops.telemetry.damage`), and the hour is merged
+without it. Source: spark §2.7.
 """
 
 import fcntl
@@ -13,15 +14,16 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from spark_ops.telemetry import arrow, layout, manifest
+from spark_ops.telemetry import arrow, damage, layout, manifest
 from spark_ops.telemetry.manifest import Manifest
 from spark_ops.telemetry.schema import KEY, KINDS, VERSION, Kind
 
@@ -99,20 +101,53 @@ def compact(
         large = [hour for hour in todo if hour.rows >= spark_rows]
         for number, hour in enumerate(small):
             progress(f"merging hour {number + 1} of {len(todo)}")
-            _switch(hour, _merge_here(hour), done)
+            _merge(root, hour, _merge_here, (CompactError, OSError), done)
         if large:
             with spark(max(hour.rows for hour in large)) as session:
+                from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+                from pyspark.errors import PySparkException
+
+                errors = (CompactError, OSError, PySparkException, Py4JError)
                 for number, hour in enumerate(large, len(small)):
                     progress(f"merging hour {number + 1} of {len(todo)} with Spark")
-                    _switch(hour, _merge_with_spark(session, hour), done)
+                    _merge(root, hour, partial(_merge_with_spark, session), errors, done)
         for kind in KINDS:
             for when in layout.existing_hours(root, kind):
                 done.removed += sweep(layout.hour_directory(root, kind, when), now - grace)
     return done
 
 
+def _merge(
+    root: Path,
+    hour: Hour,
+    merge: Callable[[Hour], list[tuple[Path, int]]],
+    errors: tuple[type[Exception], ...],
+    done: Compacted,
+) -> None:
+    """Merge an hour and switch to the result, without files whose pages are damaged.
+
+    errors: what `merge` raises if a file is damaged, among other reasons; raised if no file is.
+    """
+    try:
+        made = merge(hour)
+    except errors:
+        # All pages of the hour are read again, once: the files that are recorded are not tried by the next run.
+        damaged = [name for name in hour.files if damage.is_damaged(hour.directory / name)]
+        if not damaged:
+            raise
+        paths = [hour.directory / name for name in damaged]
+        damage.record(root, paths)
+        done.passed += [str(path.relative_to(root)) for path in paths]
+        hour = replace(hour, files=tuple(name for name in hour.files if name not in damaged))
+        if len(hour.files) < 2:
+            return
+        made = merge(hour)
+    _switch(hour, made, done)
+
+
 def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
     """Yield the hours in which at least two files can be merged."""
+    damaged = damage.recorded(root)
     for kind in KINDS:
         for when in layout.existing_hours(root, kind):
             if when + timedelta(hours=1) > before:
@@ -120,7 +155,8 @@ def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
             directory = layout.hour_directory(root, kind, when)
             groups: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
             for name in manifest.live(manifest.files_of_hour(directory), manifest.read(directory)):
-                rows = rows_of(directory / name, kind)
+                is_damaged = damage.is_recorded(directory / name, root, damaged)
+                rows = None if is_damaged else rows_of(directory / name, kind)
                 if rows is None:
                     done.passed.append(str((directory / name).relative_to(root)))
                 else:
@@ -163,13 +199,19 @@ def _merge_here(hour: Hour) -> list[tuple[Path, int]]:
     """Merge in memory. Returns: the file and its number of rows. Raises: CompactError, OSError."""
     known = arrow.SCHEMAS[hour.kind]
     try:
-        tables = [_conformed(pq.ParquetFile(hour.directory / name).read(), known) for name in hour.files]
+        tables = [_conformed(_read(hour.directory / name), known) for name in hour.files]
     except pa.ArrowException as error:
         raise CompactError(f"{hour.directory}: {str(error).splitlines()[0]}") from error
     table = _unique(pa.concat_tables(tables))
     path = hour.target / f"{layout.MERGED_PREFIX}{name_of(hour)}.parquet"
     arrow.write(table.sort_by([(name, "ascending") for name in arrow.ORDER[hour.kind]]), path, unique=True)
     return [(path, table.num_rows)]
+
+
+def _read(path: Path) -> pa.Table:
+    """Return the rows of a file. Raises: pyarrow.ArrowException or OSError, also if a page's checksum is wrong."""
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        return file.read()
 
 
 def _conformed(table: pa.Table, known: pa.Schema) -> pa.Table:
@@ -199,6 +241,7 @@ def _merge_with_spark(spark: "SparkSession", hour: Hour) -> list[tuple[Path, int
     # Paths are literal, even with `*` or `%`. A damaged page must make the merge fail, not drop rows.
     reader = spark.read.schema(schema(hour.kind)).option("__globPaths__", "false")
     reader = reader.option("ignoreCorruptFiles", "false")
+    reader = reader.option("parquet.page.verify-checksum.enabled", "true")
     frame = reader.parquet(*(f"file://{hour.directory.absolute() / name}" for name in hour.files))
     order = list(arrow.ORDER[hour.kind])
     ordered = (

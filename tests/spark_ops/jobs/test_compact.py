@@ -17,12 +17,14 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from spark_ops.jobs import compact as module  # noqa: E402
 from spark_ops.jobs.compact import Compacted, CompactError, compact, held  # noqa: E402
-from spark_ops.telemetry import arrow, manifest  # noqa: E402
+from spark_ops.jobs.files import find  # noqa: E402
+from spark_ops.telemetry import arrow, damage, manifest  # noqa: E402
 from spark_ops.telemetry.layout import hour_directory  # noqa: E402
 from spark_ops.telemetry.manifest import live_files  # noqa: E402
 from spark_ops.telemetry.schema import KINDS, VERSION  # noqa: E402
 from tests.kit.synthetic.files import tear, write_parquet  # noqa: E402
 from tests.kit.synthetic.telemetry import Row, Setup, rows  # noqa: E402
+from tests.spark_ops.jobs.roots import overwrite_pages  # noqa: E402
 
 SETUP = Setup(queues=3, hours=1.2, interval_s=120)
 ROWS = list(rows(SETUP))
@@ -183,6 +185,77 @@ def test_what_cannot_be_merged_stays(tmp_path: Path) -> None:
     assert sorted(done.passed) == sorted(str(path.relative_to(tmp_path)) for path in nodes[:4])
     assert {path: path.read_bytes() for path in kept} == kept
     assert set(kept) <= set(live_files(tmp_path, "node"))
+
+
+def damaged_keys(path: Path) -> set[tuple[Any, ...]]:
+    """Damage the pages of a file. Returns: the keys of its rows."""
+    read = pq.ParquetFile(path).read(["node", "boot_id", "kind", "seq"])
+    overwrite_pages(path)
+    return {tuple(row.values()) for row in read.to_pylist()}
+
+
+def test_an_hour_with_a_damaged_file_is_merged_without_it(tmp_path: Path) -> None:
+    """The other files and hours are merged, the damaged file is told each time, and no run fails for it."""
+    written(tmp_path, ROWS)
+    until = NOW - timedelta(hours=1)
+    path = live_files(tmp_path, "node", until=until)[0]
+    gone = damaged_keys(path)
+    name, kept = str(path.relative_to(tmp_path)), path.read_bytes()
+    done = run(tmp_path)
+    assert done.passed == [name]
+    assert done.hours == 4
+    assert set(damage.recorded(tmp_path)) == {name}
+    assert set(find(tmp_path, "node", None, None).torn) == {name}
+    again = run(tmp_path, grace=AT_ONCE)
+    assert (again.hours, again.passed) == (0, [name])
+    assert path.read_bytes() == kept
+    assert set(live_files(tmp_path, "node", until=until)) > {path}
+    path.unlink()
+    assert found(tmp_path) == Counter({key: 1 for key in EXPECTED if key not in gone})
+
+
+def test_an_hour_with_one_file_that_is_whole_stays(tmp_path: Path) -> None:
+    written(tmp_path, [row for row in ROWS if row["kind"] == "node" and row["node"] == "node1"], 2)
+    paths = live_files(tmp_path, "node", until=NOW - timedelta(hours=1))
+    for path in paths[1:]:
+        damaged_keys(path)
+    done = run(tmp_path)
+    assert (done.hours, len(done.passed)) == (0, len(paths) - 1)
+    assert live_files(tmp_path, "node", until=NOW - timedelta(hours=1)) == paths
+
+
+def test_an_error_that_no_file_explains_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is not taken for a damaged file."""
+    written(tmp_path, ROWS)
+
+    def full(*_arguments: Any, **_options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(arrow, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(tmp_path)
+    assert damage.recorded(tmp_path) == {}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_leaves_a_damaged_file_out_too(tmp_path: Path, spark: Any) -> None:
+    """A large hour with a damaged file, and another one."""
+
+    @contextmanager
+    def shared(_rows: int) -> Iterator[Any]:
+        yield spark
+
+    written(tmp_path, [row for row in ROWS if row["kind"] == "node"])
+    path = live_files(tmp_path, "node", until=NOW - timedelta(hours=1))[0]
+    gone = damaged_keys(path)
+    done = run(tmp_path, spark=shared, spark_rows=1)
+    assert done.passed == [str(path.relative_to(tmp_path))]
+    assert done.hours == 1
+    path.unlink()
+    keys = {(row["node"], row["boot_id"], row["kind"], row["seq"]) for row in ROWS if row["kind"] == "node"}
+    assert found(tmp_path) == Counter({key: 1 for key in keys if key not in gone})
+    assert run(tmp_path, spark=shared, spark_rows=1).hours == 0
 
 
 def test_older_files_are_filled_up(tmp_path: Path) -> None:
