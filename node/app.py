@@ -120,6 +120,11 @@ class Node:
         """A number that grows with the work of the message disk, and whether the disk is busy."""
         return (0, False) if self._persistence is None else self._persistence.disk_progress
 
+    @property
+    def disk_thread_id(self) -> int | None:
+        """The kernel's number of the thread of the message disk; None: it does not run."""
+        return None if self._persistence is None else self._persistence.disk_thread_id
+
     async def start(self) -> None:
         """Read the data on disk, seed an empty database, and accept clients. Raises: OSError, ConfigError."""
         gc.set_threshold(*GC_THRESHOLDS)
@@ -136,7 +141,7 @@ class Node:
             pager=Pager(self.guard.memory.paging_bytes),
             catalogue=persistence.catalogue,
             timers=persistence.timers,
-            meter=Meter(time.perf_counter_ns) if self.config.telemetry.is_on else None,
+            meter=Meter(time.perf_counter_ns, time.thread_time_ns) if self.config.telemetry.is_on else None,
             clock=time.monotonic,
         )
         self.broker.start(time.monotonic())
@@ -148,7 +153,9 @@ class Node:
                 self._logger.info(phrases.will_not_seed())
             else:
                 self._seed()
-            self._server = Server(self.broker, self.config, on_refused=self._refused, on_held=self._on_held)
+            self._server = Server(
+                self.broker, self.config, on_refused=self._refused, on_held=self._held_by(self.broker.meter)
+            )
             if self._cluster is not None:
                 await self._cluster.enter()  # from here on the other nodes may speak to this one
             self._publish_what_happens()
@@ -205,6 +212,18 @@ class Node:
     def _tell_stopped(self, listeners: list[Listener]) -> None:
         for listener in listeners:
             self._logger.info(phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
+
+    def _held_by(self, meter: Meter | None) -> Callable[[float], None]:
+        """Return what is called at the end of each turn: a meter measures the turns' CPU time."""
+        if meter is None:
+            return self._on_held
+        end_turn, on_held = meter.windows.end_turn, self._on_held
+
+        def held(seconds: float) -> None:
+            end_turn()
+            on_held(seconds)
+
+        return held
 
     def _observer(self) -> Observer:
         log_observer = LogObserver(self.mirroring_events)

@@ -1,12 +1,13 @@
 """A copy of a queue that accounts the CPU time that it takes (`node.queue.metering`).
 
 `Mirrors` makes plain `Replica`s in a broker without a meter, so that they need not ask for one, and these in a broker
-with one. Each method here calls the one of `Replica` between two looks at the clock.
+with one. While a window is open, each method here calls the one of `Replica` between two looks at the clock.
 """
 
 from typing import TYPE_CHECKING
 
-from cluster.gm_ring.wire import RingPacket
+from cluster.gm_ring.messages import Activity
+from cluster.gm_ring.wire import Message, RingPacket
 from cluster.mirror.replica import Replica
 from node.catalogue.records import QueueRecord
 from node.override import override
@@ -27,21 +28,40 @@ class MeteredReplica(Replica):
     ) -> None:
         super().__init__(mirrors, record, id_, storage)
         self._account = meter.account(record)
-        self._clock = meter.clock
+        self._meter = meter
 
     @override
     def receive(self, packet: RingPacket) -> None:
         """Take a packet for this member, and account the time. Raises: Malformed."""
-        account, clock = self._account, self._clock
-        before, started = account.cpu_ns, clock()
+        windows = self._meter.windows
+        if not windows.is_open:
+            super().receive(packet)
+            return
+        had = self.storage.disk_writes
+        mark = windows.enter()
         super().receive(packet)
-        account.cpu_ns = before + clock() - started
+        windows.leave(self._account, mark)
+        size = _size_of(packet.message)
+        windows.worked(self._account, size, for_client=False)
+        if self.record.durable and size:
+            self._meter.kept(self._account, self.storage.disk_writes - had, size)
 
     @override
     def turn(self, now: float) -> float | None:
         """Send what is due, and account the time. Returns when to come again."""
-        account, clock = self._account, self._clock
-        before, started = account.cpu_ns, clock()
+        windows = self._meter.windows
+        if not windows.is_open:
+            return super().turn(now)
+        mark = windows.enter()
         due = super().turn(now)
-        account.cpu_ns = before + clock() - started
+        windows.leave(self._account, mark)
         return due
+
+
+def _size_of(message: Message) -> int:
+    """Return the bytes of the payloads in a message."""
+    if isinstance(message, bytes):
+        return len(message)
+    if isinstance(message, Activity):
+        return sum(len(payload) for item in message.items for payload in item.payloads)
+    return 0

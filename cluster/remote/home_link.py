@@ -121,6 +121,7 @@ class HomeLink:
         self.congested: dict[RemoteQueue, None] = {}
         self._broker = broker
         self._way_is_congested = way_is_congested
+        self.meter = broker.meter
         self._outgoing = OutgoingFrames(outbox, None)
         self._numbers = count(1)
         self._requests: dict[int, Request] = {}
@@ -333,6 +334,8 @@ class HomeLink:
     def deliver(self, queue: RemoteQueue, message: Deliver) -> None:
         """Deliver messages to a consumer; if it is gone they go back. Raises Malformed."""
         run = delivered_run(decode_run(message.run))
+        if self.meter is not None and self.meter.windows.is_open:
+            self.meter.used_away(queue.record, run.body_bytes)
         subscription = self._subscriptions.get(message.consumer)
         if subscription is None:
             queue.settle(Settle.RETURN, run)

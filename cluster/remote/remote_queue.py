@@ -24,7 +24,7 @@ from node.catalogue.records import QueueRecord
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked, Counts, Handoff, HeldPublisher, LiveQueue
 from node.queue.pending_publish import PublishWaiter
-from node.queue.run import Batch, Run
+from node.queue.run import Batch, Run, bytes_of
 
 if TYPE_CHECKING:
     from cluster.remote.home_link import HomeLink, Subscription
@@ -87,6 +87,7 @@ class RemoteQueue:
         self.outgoing = OutgoingFrames(link.outbox, record, self.mastership)
         self.successor: LiveQueue | None = None
         self._link = link
+        self._meter = link.meter
         self._incarnation = incarnation
         self._publishes = Publishes()
         self._awaiting: dict[HeldPublisher, None] = {}
@@ -111,6 +112,8 @@ class RemoteQueue:
             if waiter is not None:
                 waiter.fail() if self._is_lost else waiter.accept()
             return ()
+        if self._meter is not None and self._meter.windows.is_open:
+            self._meter.used_away(self.record, bytes_of(batch.contents, batch.size))
         is_kept = self.record.view is not None
         for piece, waiting in pieces(batch, waiter):
             self._send(self._publishes.add(piece, waiting, is_kept=is_kept, is_sent=True), waiting)

@@ -141,9 +141,22 @@ class PeerState:
     def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """Pass frames of a data stream to the remote queues and to the mirrors."""
         if self._remote is not None and (found := _of(Topic.REMOTE, frames)):
-            self._remote.receive(name, found)
+            self._receive_remote(name, found)
         if self._mirrors is not None and (found := _of(Topic.RING, frames)):
             self._mirrors.receive(name, found)
+
+    def _receive_remote(self, name: str, frames: list[bytes]) -> None:
+        assert self._remote is not None
+        assert self._broker is not None
+        meter = self._broker.meter
+        if meter is None:
+            self._remote.receive(name, frames)
+            return
+        meter.windows.is_remote = True
+        try:
+            self._remote.receive(name, frames)
+        finally:
+            meter.windows.is_remote = False
 
     def relieved(self, name: str) -> None:
         """Continue to send to a node whose data stream is no longer congested."""

@@ -139,6 +139,12 @@ class FileDisk:
         return self._progress
 
     @property
+    def thread_id(self) -> int | None:
+        """The kernel's number of the thread that executes jobs; None: it does not run."""
+        thread = self._thread
+        return thread.native_id if thread is not None and thread.is_alive() else None
+
+    @property
     def is_broken(self) -> bool:
         """True if an error of writing has ended all writing until the next start."""
         return self._broken is not None

@@ -97,6 +97,11 @@ class Persistence:
         """A number that grows with the disk's work, and whether the disk is busy."""
         return self._disk.progress, self._disk.is_busy
 
+    @property
+    def disk_thread_id(self) -> int | None:
+        """The kernel's number of the disk's thread; None: it does not run."""
+        return self._disk.thread_id
+
     def load(self, broker: Broker) -> bool:
         """Load the metadata and messages on disk into the broker; return whether there were metadata.
 

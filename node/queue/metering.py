@@ -2,17 +2,16 @@
 
 A broker without a `Meter` has none of it: `Broker.make_queue` makes plain `Queue`s then, whose paths ask for no meter.
 With one it makes `MeteredQueue`s: a subclass that overrides what is to be timed or counted, calls the method of `Queue`
-and adds to the account. It reads a clock before and after some of the runs, delivery turns and settled runs (a
-sample); `cluster.mirror.metered_replica` does so around what a copy does. Both write into the *account* of the queue,
-which stays while masters come and go.
-
-Parsing what clients send, writing to sockets and the disk's thread count for no queue.
+and adds to the account. It times what the queue does while one of the `CpuWindows` is open;
+`cluster.mirror.metered_replica` does so with what a copy does. Both write into the *account* of the queue, which stays
+while masters come and go. The CPU time of the disk's thread is divided by what the queues had to keep.
 Source: spark §2.3 (cpu_us_total).
 """
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Final
@@ -21,6 +20,7 @@ from node.amqp.reader import MIXED_SIZES
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.override import override
+from node.queue.cpu_windows import CpuWindows
 from node.queue.host import QueueHost
 from node.queue.live_queue import Asked
 from node.queue.queue import EXPIRED, MAXLEN, Queue
@@ -34,9 +34,8 @@ BUCKETS: Final = 32
 """The buckets of a histogram of times: the first is for less than 100 us, and each further one ends half an octave
 higher."""
 
-EVERY: Final = 5
-"""Each fifth incoming run, delivery turn and settled run of a queue is timed and counts for five, as reading the clock
-costs a hundredth of a small run. It is a prime, as traffic has patterns."""
+KEPT_BYTES: Final = 256
+"""A message costs the disk's thread as much as so many bytes: its entries in the journal, and its part of a sync."""
 
 CONFIRM_SAMPLE_S: Final = 0.1
 """The least time between two runs of a queue whose confirms are timed: the others are taken to be alike."""
@@ -45,6 +44,9 @@ MARK_S: Final = 1.0
 """The precision in seconds with which it is known when a message came."""
 MARKS_MAX: Final = 512
 """The most marks of a queue; above it every second mark is forgotten, and ages are known less exactly."""
+
+CONSUMERS_SEEN: Final = 8
+"""So many consumers of a queue are asked whether they are of this node."""
 
 SWEEP_SLICE: Final = 1000
 """The number of accounts that are looked at in one go: less than a millisecond."""
@@ -70,7 +72,8 @@ def bucket_of(us: float) -> int:
 class Account:
     """The account of one queue on this node since the broker's start, as a master or a mirror.
 
-    cpu_ns: time that the queue took of the broker's thread.   pub_bytes, dlv_bytes: bodies that came in and went out.
+    cpu_ns: CPU time of the broker's thread for this copy.   client_ns: the same for this node's clients of the queue.
+    disk_ns: CPU time of the disk's thread.   pub_bytes, dlv_bytes: bodies that came in and went out.
     expired, dropped: messages that left because of their age, and because of a length limit.
     dead_lettered: messages that left unacknowledged while the queue had a dead-letter exchange.
     letters_lost: those of them that no queue has, by cause (`node.queue.dead_letter`); None: there are none.
@@ -79,10 +82,12 @@ class Account:
     """
 
     __slots__ = (
+        "client_ns",
         "confirm_due_s",
         "confirm_us",
         "cpu_ns",
         "dead_lettered",
+        "disk_ns",
         "dlv_bytes",
         "dropped",
         "expired",
@@ -97,6 +102,8 @@ class Account:
         self.vhost = vhost
         self.name = name
         self.cpu_ns = 0
+        self.client_ns = 0
+        self.disk_ns = 0
         self.pub_bytes = 0
         self.dlv_bytes = 0
         self.expired = 0
@@ -113,11 +120,17 @@ class Account:
 
 
 class Meter:
-    """The accounts of one broker by the queues' uids.   clock: in ns, monotonic."""
+    """The accounts of one broker by the queues' uids.
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    clock: in ns, monotonic.   cpu_clock: CPU time of the broker's thread in ns.
+    """
+
+    def __init__(self, clock: Callable[[], int], cpu_clock: Callable[[], int]) -> None:
         self.clock = clock
+        self.windows = CpuWindows(cpu_clock)
         self.accounts: dict[str, Account] = {}
+        self._kept: dict[Account, int] = {}
+        """What the disk has to keep for each queue, in bytes of the windows since `share_disk`."""
 
     def account(self, record: QueueRecord) -> Account:
         """Return the account of a queue; it is made when there is none."""
@@ -136,6 +149,29 @@ class Meter:
             record = queue(account.vhost, account.name)
             if record is None or record.uid != uid:
                 del self.accounts[uid]
+            if not number % SWEEP_SLICE:
+                yield
+
+    def used_away(self, record: QueueRecord, size: int) -> None:
+        """Note that a client of this node used a queue that lives elsewhere. Called in windows only.
+
+        size: bytes of bodies that it moved.
+        """
+        self.windows.enter()
+        self.windows.worked(self.account(record), size, for_client=True)
+
+    def kept(self, account: Account, count: int, size: int) -> None:
+        """Note messages that the disk has to keep. Called in windows only.   size: bytes of all their bodies."""
+        self._kept[account] = self._kept.get(account, 0) + count * KEPT_BYTES + size
+
+    def share_disk(self, spent_ns: int) -> Iterator[None]:
+        """Divide CPU time of the disk's thread among the queues that it kept messages of since last time, slice by
+        slice. If there are none, it is no queue's.
+        """
+        kept, self._kept = self._kept, {}
+        weights = sum(kept.values())
+        for number, (account, weight) in enumerate(kept.items(), 1):
+            account.disk_ns += spent_ns * weight // weights
             if not number % SWEEP_SLICE:
                 yield
 
@@ -190,7 +226,7 @@ _pump: Final = Queue.pump
 _ack: Final = Queue.ack
 _delivered: Final = Queue.delivered
 _consumed: Final = Queue.consumed
-"""The methods that are called for each run: `super()` would take as long as reading the clock."""
+"""The methods that are called for each run: `super()` would take as long as the queue's own additions."""
 
 
 class MeteredQueue(Queue):
@@ -206,12 +242,11 @@ class MeteredQueue(Queue):
         meter: Meter,
     ) -> None:
         self.account = meter.account(record)
-        self._clock = meter.clock
+        self._meter = meter
+        self._windows = meter.windows
         self._marks: list[tuple[int, float]] = []
         """Numbers of messages, rising, with the times at which they came."""
         self._mark_at = 0.0
-        self._enqueues = self._pumps = self._acks = 0
-        """The number of operations of each kind before the next one that is timed."""
         super().__init__(record, settings, host, storage, now)
 
     # --- timed ---
@@ -221,6 +256,8 @@ class MeteredQueue(Queue):
         account, size = self.account, batch.size
         if now >= self._mark_at:
             self._mark(now)
+        if self._windows.is_open:
+            return self._enqueue_timed(batch, now)
         if size != MIXED_SIZES:
             account.pub_bytes += size * len(batch.contents)
         elif self.is_plain and batch.envelope.expiration_ms is None:
@@ -231,69 +268,79 @@ class MeteredQueue(Queue):
             return refused
         else:
             account.pub_bytes += bytes_of(batch.contents, size)
-        if self._enqueues:
-            self._enqueues -= 1
-            return _enqueue(self, batch, now)
-        self._enqueues = EVERY - 1
-        clock = self._clock
-        started = clock()
+        return _enqueue(self, batch, now)
+
+    def _enqueue_timed(self, batch: Batch, now: float) -> list[int]:
+        account, windows = self.account, self._windows
+        mark = windows.enter()
+        size = bytes_of(batch.contents, batch.size)
+        account.pub_bytes += size
         refused = _enqueue(self, batch, now)
-        account.cpu_ns += (clock() - started) * EVERY
+        windows.leave(account, mark)
+        windows.worked(account, size, for_client=not windows.is_remote)
+        if batch.envelope.persistent and self.is_durable:
+            windows.worked(account, size, for_client=False)
+            self._meter.kept(account, len(batch.contents), size)
+        if self.leaves_node:
+            windows.worked(account, size, for_client=False)
         return refused
 
     @override
     def pump(self, now: float) -> None:
-        if self._pumps:
-            self._pumps -= 1
+        windows = self._windows
+        if not windows.is_open:
             _pump(self, now)
             return
-        self._pumps = EVERY - 1
-        clock = self._clock
-        started = clock()
+        account = self.account
+        before = account.dlv_bytes
+        mark = windows.enter()
         _pump(self, now)
-        self.account.cpu_ns += (clock() - started) * EVERY
+        windows.leave(account, mark)
+        for_client = any(not consumer.incarnation for consumer in islice(self.consumers.all, CONSUMERS_SEEN))
+        windows.worked(account, account.dlv_bytes - before, for_client=for_client)
 
     @override
     def ack(self, run: Run) -> None:
-        if self._acks:
-            self._acks -= 1
+        windows = self._windows
+        if not windows.is_open:
             _ack(self, run)
             return
-        self._acks = EVERY - 1
-        clock = self._clock
-        started = clock()
+        mark = windows.enter()
         _ack(self, run)
-        self.account.cpu_ns += (clock() - started) * EVERY
+        windows.leave(self.account, mark)
+        windows.worked(self.account, 0, for_client=not windows.is_remote)
 
     @override
     def get(self, now: float) -> Run | None:
-        account, clock = self.account, self._clock
-        begun = account.cpu_ns - clock()
-        run = super().get(now)
-        account.cpu_ns = begun + clock()
-        return run
+        with self._timed():
+            return super().get(now)
 
     @override
     def reject(self, run: Run, now: float) -> None:
-        account, clock = self.account, self._clock
-        begun = account.cpu_ns - clock()
-        super().reject(run, now)
-        account.cpu_ns = begun + clock()
+        with self._timed():
+            super().reject(run, now)
 
     @override
     def requeue(self, runs: list[Run], now: float, *, is_asked: bool = False) -> None:
-        account, clock = self.account, self._clock
-        begun = account.cpu_ns - clock()
-        super().requeue(runs, now, is_asked=is_asked)
-        account.cpu_ns = begun + clock()
+        with self._timed():
+            super().requeue(runs, now, is_asked=is_asked)
 
     @override
     def purge(self) -> Asked[int]:
-        account, clock = self.account, self._clock
-        begun = account.cpu_ns - clock()
-        asked = super().purge()
-        account.cpu_ns = begun + clock()
-        return asked
+        with self._timed():
+            return super().purge()
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Time an operation that is not on the path of most messages."""
+        windows = self._windows
+        if not windows.is_open:
+            yield
+            return
+        mark = windows.enter()
+        yield
+        windows.leave(self.account, mark)
+        windows.worked(self.account, 0, for_client=not windows.is_remote)
 
     # --- counted only ---
 

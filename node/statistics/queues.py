@@ -108,12 +108,7 @@ def _places(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -
     """Add where the messages and their bodies are."""
     ready, unacked = queue.backlog.count, queue.unacked_count
     ready_bytes, unacked_bytes = queue.backlog.body_bytes, queue.unacked_bytes
-    paged = paged_bytes = 0
-    if queue.backlog.is_paged:
-        lengths = queue.backlog.lengths()
-        paged = lengths["q2"] + lengths["delta"] + lengths["q3"]
-        in_memory = queue.backlog.memory_bytes - (ready - paged) * MESSAGE_BYTES
-        paged_bytes = max(0, ready_bytes - in_memory)
+    paged, paged_bytes = _paged(queue)
     persistent, persistent_bytes = _persistent(queue)
     row["messages_ready_ram"] = ready - paged
     row["messages_unacknowledged_ram"] = unacked
@@ -127,6 +122,27 @@ def _places(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -
     row["message_bytes_persistent"] = persistent_bytes
     row["message_bytes_paged_out"] = paged_bytes
     row["memory"] = QUEUE_BYTES + queue.backlog.memory_bytes + unacked_bytes + unacked * MESSAGE_BYTES
+
+
+def _paged(queue: Queue) -> tuple[int, int]:
+    """Return the ready messages that are paged out, and the bytes of them that are not in memory."""
+    backlog = queue.backlog
+    if not backlog.is_paged:
+        return 0, 0
+    lengths = backlog.lengths()
+    paged = lengths["q2"] + lengths["delta"] + lengths["q3"]
+    in_memory = backlog.memory_bytes - (backlog.count - paged) * MESSAGE_BYTES
+    return paged, max(0, backlog.body_bytes - in_memory)
+
+
+def bytes_on_disk(queue: Queue) -> int:
+    """Estimate the bytes of bodies that a queue has on this node's disk: of persistent messages, and paged ones."""
+    _, kept_bytes = _persistent(queue)
+    all_bytes = queue.backlog.body_bytes + queue.unacked_bytes
+    if not all_bytes:
+        return 0
+    _, paged_bytes = _paged(queue)
+    return kept_bytes + paged_bytes * (all_bytes - kept_bytes) // all_bytes
 
 
 def _persistent(queue: Queue) -> tuple[int, int]:

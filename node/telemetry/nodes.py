@@ -10,7 +10,13 @@ from node.config.config import Config
 from node.io.loop_lag import Longest, LoopLag
 from node.io.resources import rss_bytes
 from node.queue.counters import DiskCounters
-from node.telemetry.process import GcPauses, stolen_cpu_ms, waited_for_cpu_us
+from node.telemetry.process import (
+    GcPauses,
+    stolen_cpu_ms,
+    usable_cores,
+    usable_millicores,
+    waited_for_cpu_us,
+)
 from node.telemetry.queues import QueueRows
 from node.telemetry.surroundings import Surroundings
 from node.version import VERSION
@@ -54,6 +60,7 @@ class NodeRows:
             "disk_limit": guard.disk.limit_bytes,
             **_disk(broker.storage.counters),
             **_processor(),
+            "clients_us_total": self._queues.clients_us,
             "loop_lag_ms_max": self._longest.take_ms(),
             "loop_lag_us": list(self._lag.histogram),
             "gc_pause_ms_total": round(self._pauses.pause_ms, 3),
@@ -71,6 +78,7 @@ class NodeRows:
             "view_members": sorted(each.name for each in members.values() if each.is_up)
             or [config.node_name],
             **_told(config),
+            "capacity_hints": {"cpu_millicores": usable_millicores()},
             "maintenance": self._surroundings.is_draining,
             "version": VERSION,
             "segments_dropped_total": segments_dropped,
@@ -105,13 +113,12 @@ def _disk(counters: DiskCounters) -> dict[str, int]:
 
 def _processor() -> dict[str, int | None]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu_user_ms_total": round(usage.ru_utime * 1000),
         "cpu_sys_ms_total": round(usage.ru_stime * 1000),
         "cpu_wait_us_total": waited_for_cpu_us(),
         "cpu_steal_ms_total": stolen_cpu_ms(),
-        "cores": cores,
+        "cores": usable_cores(),
     }
 
 

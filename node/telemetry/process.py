@@ -1,4 +1,4 @@
-"""Measure what holds up the process: pauses by the garbage collector, and a host that has too little CPU."""
+"""Measure what the process gets of the host: CPU time of its threads, pauses, and a host that has too little CPU."""
 
 import gc
 import os
@@ -42,12 +42,8 @@ def waited_for_cpu_us(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | Non
     It is the kernel's pressure stall information (`some` of `cpu.pressure`), which also counts the time in which a
     quota holds the cgroup. None where the kernel does not keep it.
     """
-    try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    own = next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), None)
-    paths = [] if own is None else [cgroups / own / "cpu.pressure"]
+    own = _own_cgroup(proc, cgroups)
+    paths = [] if own is None else [own / "cpu.pressure"]
     for path in (*paths, proc / "pressure" / "cpu"):
         try:
             some = path.read_text().splitlines()[0].split()
@@ -65,3 +61,53 @@ def stolen_cpu_ms(proc: Path = _PROC) -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return ticks * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+def thread_cpu_ns(thread_id: int, proc: Path = _PROC) -> int | None:
+    """Return the CPU time of a thread of this process in ns; None: it has ended, or the kernel does not count it.
+
+    thread_id: the kernel's number.   Source: proc(5), /proc/pid/schedstat.
+    """
+    try:
+        return int((proc / "self" / "task" / str(thread_id) / "schedstat").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def usable_millicores(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
+    """Return how many thousandths of a core this process may use: the cores it may run on, or its cgroup's quota.
+
+    The quota is the smallest one from its cgroup up to the root (`cpu.max` of version 2 of cgroups).
+    """
+    least = usable_cores() * 1000
+    own = _own_cgroup(proc, cgroups)
+    if own is not None:
+        for place in (own, *own.parents):
+            if place.is_relative_to(cgroups):
+                least = min(least, _quota_millicores(place / "cpu.max") or least)
+    return max(1, least)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _own_cgroup(proc: Path, cgroups: Path) -> Path | None:
+    """Return the directory of this process's cgroup (version 2); None: it is in none."""
+    try:
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    return next(
+        (cgroups / line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), None
+    )
+
+
+def _quota_millicores(path: Path) -> int | None:
+    """Return the quota in a `cpu.max`; None: there is none."""
+    try:
+        quota, period = path.read_text().split()
+        return None if quota == "max" else int(quota) * 1000 // int(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return None

@@ -23,7 +23,7 @@ from node.queue.live_queue import LiveQueue
 from node.queue.metering import COUNTED, Account, Meter, MeteredQueue
 from node.queue.mirroring import ReplicaFacts
 from node.queue.paged_backlog import MESSAGE_BYTES
-from node.statistics.queues import QUEUE_BYTES
+from node.statistics.queues import QUEUE_BYTES, bytes_on_disk
 from node.statistics.topology_document import ring_from_master
 from node.telemetry.rows import Moment, Rows, fragment
 
@@ -85,16 +85,21 @@ class _Tracked:
 class QueueRows:
     """Makes the rows of one broker's queues.
 
+    disk_cpu_ns: returns the CPU time of the disk's thread; None: unknown.
     masters, mirrors: how many there were at the last look.   memory: of messages, by kind of copy, in bytes.
     """
 
-    def __init__(self, broker: Broker, meter: Meter, rows: Rows) -> None:
+    def __init__(
+        self, broker: Broker, meter: Meter, rows: Rows, disk_cpu_ns: Callable[[], int | None] = lambda: None
+    ) -> None:
         self.masters = self.mirrors = 0
         self.memory = {"queues": 0, "mirrors": 0}
         self._broker = broker
         self._meter = meter
         self._rows = rows
         self._own = broker.settings.node_name
+        self._disk_cpu_ns = disk_cpu_ns
+        self._disk_spent_ns = disk_cpu_ns()
         self._tracked: dict[str, _Tracked] = {}
         self._nodes: dict[int, str] = {}
 
@@ -102,6 +107,8 @@ class QueueRows:
         """Look at all queues, and yield the rows that are due, slice by slice.   now: on the broker's clock."""
         members = self._broker.catalogue.members.values()
         self._nodes = {each.incarnation: each.name for each in members if each.name != self._own}
+        for _ in self._share_disk():
+            yield []
         seen: set[str] = set()
         masters = mirrors = 0
         memory = {"queues": 0, "mirrors": 0}
@@ -135,6 +142,17 @@ class QueueRows:
             del self._tracked[uid]
         for _ in self._meter.sweep(self._broker.catalogue.queue):
             yield []
+
+    @property
+    def clients_us(self) -> int:
+        """The CPU time that the clients of this node took, of all queues."""
+        return self._meter.windows.clients_ns // 1000
+
+    def _share_disk(self) -> Iterator[None]:
+        """Give the queues the CPU time that the disk's thread has used since the last look."""
+        before, self._disk_spent_ns = self._disk_spent_ns, self._disk_cpu_ns()
+        if before is not None and self._disk_spent_ns is not None:
+            yield from self._meter.share_disk(self._disk_spent_ns - before)
 
     def _replica(self, live: LiveQueue) -> ReplicaFacts | None:
         """Return the facts of the copy here of a queue whose master is elsewhere, or has not begun."""
@@ -302,7 +320,11 @@ def heir_of(view: View) -> str | None:
 
 
 def _costs(account: Account) -> dict[str, Any]:
-    return {"cpu_us_total": account.cpu_ns // 1000}
+    return {
+        "cpu_us_total": account.cpu_ns // 1000,
+        "client_us_total": account.client_ns // 1000,
+        "disk_us_total": account.disk_ns // 1000,
+    }
 
 
 def _contents(queue: MeteredQueue, now: float) -> dict[str, Any]:
@@ -314,6 +336,7 @@ def _contents(queue: MeteredQueue, now: float) -> dict[str, Any]:
         "unacked": unacked,
         "msg_bytes": backlog.body_bytes + queue.unacked_bytes,
         "mem_bytes": QUEUE_BYTES + held,
+        "disk_bytes": bytes_on_disk(queue),
         "head_age_ms": None if age_s is None else round(age_s * 1000),
     }
 

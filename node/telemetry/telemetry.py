@@ -16,6 +16,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from node.app import Node
@@ -27,7 +28,7 @@ from node.io.turns import next_slice
 from node.telemetry.clocks import Clocks
 from node.telemetry.events import EventObserver
 from node.telemetry.nodes import NodeRows
-from node.telemetry.process import GcPauses
+from node.telemetry.process import GcPauses, thread_cpu_ns
 from node.telemetry.queues import QueueRows
 from node.telemetry.rows import Moment, Rows
 from node.telemetry.segments import Segments
@@ -104,7 +105,7 @@ class Telemetry:
             return
         self._logger.info("telemetry goes to %s", directory)
         self._node = node
-        self._queues = QueueRows(node.broker, meter, self.rows)
+        self._queues = QueueRows(node.broker, meter, self.rows, partial(_disk_cpu_ns, node))
         self._longest = self._lag.watch()
         self._nodes = NodeRows(node, self._surroundings, self._queues, self._lag, self._longest, self._pauses)
         self._topology = TopologyRows(node, self._surroundings, self.rows)
@@ -315,3 +316,9 @@ class Telemetry:
             self._tell(
                 {"event": "conn_churn_burst", "detail": {"opened": str(count), "within_ms": str(gap_ms)}}
             )
+
+
+def _disk_cpu_ns(node: Node) -> int | None:
+    """Return the CPU time of the thread of the node's message disk; None: it is unknown."""
+    thread_id = node.disk_thread_id
+    return None if thread_id is None else thread_cpu_ns(thread_id)

@@ -7,7 +7,7 @@ Source: spark §3.1, §6.8.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -87,6 +87,7 @@ def _cluster_rows(
         facts={
             **placed.facts,
             **_facts(snapshot, queue_hours, node_hours),
+            "cpu_known": _cpu_known(nodes.values()),
             "rows_at": _rows_at(placed, nodes),
         },
     )
@@ -108,6 +109,18 @@ def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
     }
 
 
+def _cpu_known(nodes: Collection[dict[str, Any]]) -> float | None:
+    """Return the share of the nodes' CPU time that is known to be for queues and their clients; None: it is unknown.
+
+    The remainder is the nodes' own: timers, heartbeats, metadata, management.
+    """
+    whole = sum(node["cpu"] or 0.0 for node in nodes)
+    if not whole or any(node["clients_cpu"] is None for node in nodes):
+        return None
+    own = sum(max(0.0, (node["base_cpu"] or 0.0) - node["clients_cpu"]) for node in nodes)
+    return float(round(1.0 - own / whole, 3))
+
+
 def _rows_at(placed: ClusterRows, nodes: dict[str, dict[str, Any]]) -> float | None:
     """Return the time of the newest row of the node that is up and has been silent for the longest time, s since 1970.
 
@@ -127,12 +140,13 @@ def _queue_loads(frame: "DataFrame", until: float) -> "DataFrame":
     is_master = F.col("role") == "master"
     by_hour = frame.groupBy("vhost", "queue", "role", "hour").agg(
         F.sum(added("mono_ms")).alias("ms"),
-        *(F.sum(added(name)).alias(name) for name in ("cpu_us_total", "pub_bytes_total", "dlv_bytes_total")),
+        F.sum(_cpu_us()).alias("cpu_us"),
+        *(F.sum(added(name)).alias(name) for name in ("pub_bytes_total", "dlv_bytes_total")),
         *(F.sum(f"{name}_fit.y").alias(f"{name}_y") for name in ("mem_bytes", "disk_bytes")),
         *(F.sum(f"{name}_fit.n").alias(f"{name}_n") for name in ("mem_bytes", "disk_bytes")),
     )
     values = {
-        "cpu": _rate("cpu_us_total"),
+        "cpu": _rate("cpu_us"),
         "in_bytes": _rate("pub_bytes_total"),
         "out_bytes": _rate("dlv_bytes_total"),
         "memory": F.try_divide(F.col("mem_bytes_y").cast("double"), F.col("mem_bytes_n").cast("double")),
@@ -146,6 +160,16 @@ def _queue_loads(frame: "DataFrame", until: float) -> "DataFrame":
         *(F.max(name).alias(name) for name in ("memory", "disk")),
     )
     return per_queue.join(_latest(frame, until), ["vhost", "queue"])
+
+
+def _cpu_us() -> "Column":
+    """Return the CPU time that a copy took of the broker's thread and of the disk's, which older nodes did not tell.
+
+    What this node's clients of the queue took is left out: it stays here when the master moves.
+    """
+    from pyspark.sql import functions as F
+
+    return added("cpu_us_total") + F.coalesce(added("disk_us_total"), F.lit(0))
 
 
 def _latest(frame: "DataFrame", until: float) -> "DataFrame":
@@ -232,6 +256,7 @@ def _node_loads(nodes: "DataFrame", queues: "DataFrame", until: float) -> "DataF
     own = nodes.groupBy("node", "hour").agg(
         F.sum(added("mono_ms")).alias("ms"),
         F.sum(busy_us).alias("cpu_us"),
+        F.sum(added("clients_us_total")).alias("clients_us"),
         F.sum("mem_rss_fit.y").alias("mem_y"),
         F.sum("mem_rss_fit.n").alias("mem_n"),
         F.sum("fd_used_fit.y").alias("fd_y"),
@@ -239,7 +264,7 @@ def _node_loads(nodes: "DataFrame", queues: "DataFrame", until: float) -> "DataF
     )
     per_queue = queues.groupBy("node", "hour", "vhost", "queue").agg(
         F.sum(added("mono_ms")).alias("ms"),
-        F.sum(added("cpu_us_total")).alias("cpu_us"),
+        F.sum(_cpu_us()).alias("cpu_us"),
         F.sum("mem_bytes_fit.y").alias("mem_y"),
         F.sum("mem_bytes_fit.n").alias("mem_n"),
     )
@@ -255,6 +280,8 @@ def _node_loads(nodes: "DataFrame", queues: "DataFrame", until: float) -> "DataF
     )
     values = {
         "base_cpu": _rest(_rate("cpu_us"), "queues_cpu"),
+        "cpu": _rate("cpu_us"),
+        "clients_cpu": _rate("clients_us"),
         "base_memory": _rest(_quotient("mem_y", "mem_n"), "queues_memory"),
         "base_fds": _quotient("fd_y", "fd_n"),
     }

@@ -50,6 +50,7 @@ def inputs_of(cluster: ClusterRows, settings: Settings) -> dict[str, Any]:
         "topology_hash": cluster.topology_hash,
         "window": [iso(cluster.window[0]), iso(cluster.window[1])],
         "coverage": round(cluster.coverage, 4),
+        "cpu_known": cluster.facts.get("cpu_known"),
         "config_hash": settings.config_hash,
         "seed": settings.seed,
         "tool": TOOL,

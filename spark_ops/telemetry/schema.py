@@ -63,6 +63,7 @@ NODE: Final[dict[str, FieldType]] = {
     "fsync_us_total": "int64",
     "cpu_user_ms_total": "int64",
     "cpu_sys_ms_total": "int64",
+    "clients_us_total": "int64",  # CPU time of the broker's thread for clients of this node, of all queues
     "cpu_wait_us_total": "int64",  # time in which a task of the node's cgroup, else of its host, waited for a CPU
     "cpu_steal_ms_total": "int64",  # CPU time of the host that its hypervisor gave to others, of all cores
     "loop_lag_ms_max": "double",  # maximum in the interval
@@ -114,6 +115,8 @@ QUEUE: Final[dict[str, FieldType]] = {
     "mem_bytes": "int64",
     "disk_bytes": "int64",
     "cpu_us_total": "int64",  # CPU time of the broker's thread for this replica
+    "client_us_total": "int64",  # CPU time of that thread for clients of this node that use the queue
+    "disk_us_total": "int64",  # CPU time of the disk's thread for this replica
     # Only masters have the following fields.
     "ready": "int64",
     "unacked": "int64",

@@ -20,7 +20,8 @@ from node.amqp.methods import (
     QueuePurge,
 )
 from node.amqp.properties import Properties
-from node.queue.metering import BUCKETS, EVERY, MARKS_MAX, Account, Meter, MeteredQueue, bucket_of
+from node.queue.cpu_windows import EVERY
+from node.queue.metering import BUCKETS, KEPT_BYTES, MARKS_MAX, Account, Meter, MeteredQueue, bucket_of
 from node.queue.queue import Queue
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, bucket_limit_us
 from tests.kit.world import Client, World
@@ -29,11 +30,26 @@ STEP_NS = 1000
 
 
 def metered_world() -> World:
-    """Return a world whose meter's clock goes on by a microsecond at each look."""
+    """Return a world whose meter's clocks go on by a microsecond at each look, and whose first window is open."""
     world = World()
     looks = count()
-    world.broker.meter = Meter(lambda: next(looks) * STEP_NS)
+    world.broker.meter = Meter(lambda: next(looks) * STEP_NS, lambda: next(looks) * STEP_NS)
+    open_window(world)
     return world
+
+
+def open_window(world: World) -> None:
+    """Let turns pass until a window is open."""
+    meter = world.broker.meter
+    assert meter is not None
+    while not meter.windows.is_open:
+        meter.windows.end_turn()
+
+
+def end_turn(world: World) -> None:
+    meter = world.broker.meter
+    assert meter is not None
+    meter.windows.end_turn()
 
 
 @pytest.fixture
@@ -94,20 +110,23 @@ def test_each_kind_of_operation_costs_time(world: World, client: Client) -> None
     assert account(world).cpu_ns == 3 * EVERY * STEP_NS
 
 
-@given(st.integers(1, 40))
-def test_what_is_not_timed_counts_all_the_same(number: int) -> None:
-    """Each run costs a step here: so many are charged, but for the last few."""
-    world = metered_world()
-    client = world.client(1)
-    client.ask(1, QueueDeclare(queue="q"))
-    for _ in range(number):
-        client.publish(1, "q", b"x")
+def test_outside_of_windows_nothing_is_timed(world: World, client: Client) -> None:
+    """Work between two windows is not timed: each window counts for five turns."""
+    end_turn(world)
+    before = account(world).cpu_ns
+    client.publish(1, "q", b"x")
     world.settle()
-    assert 0 <= account(world).cpu_ns - number * STEP_NS < EVERY * STEP_NS
+    client.ask(1, BasicGet(queue="q", no_ack=True))
+    client.ask(1, QueuePurge(queue="q"))
+    assert account(world).cpu_ns == before
+    open_window(world)
+    client.publish(1, "q", b"x")
+    world.settle()
+    assert account(world).cpu_ns > before
 
 
 def test_what_is_nested_counts_once(world: World, client: Client) -> None:
-    """The time of the outer operation has that of the inner one in it."""
+    """The time of the outer operation is without that of the inner one, which counts by itself."""
 
     class Outer(MeteredQueue):
         def drop_expired(self, now: float) -> None:
@@ -119,7 +138,49 @@ def test_what_is_nested_counts_once(world: World, client: Client) -> None:
     found, before = queue(world), mine.cpu_ns
     found.__class__ = Outer
     found.get(0.0)
-    assert mine.cpu_ns - before == 3 * STEP_NS
+    assert mine.cpu_ns - before == 3 * EVERY * STEP_NS
+
+
+def test_the_rest_of_a_window_is_for_clients(world: World, client: Client) -> None:
+    """Sockets and parsing are for this node's client, as long as nothing is kept on disk or sent to other nodes."""
+    client.publish(1, "q", b"x")
+    world.settle()
+    mine, own = account(world), account(world).cpu_ns
+    end_turn(world)
+    assert mine.client_ns > 0
+    assert mine.cpu_ns == own
+
+
+def test_what_is_kept_costs_the_queue_more(world: World, client: Client) -> None:
+    """Persistent messages cost the loop the preparation of disk jobs, and the disk's thread its time."""
+    client.ask(1, QueueDeclare(queue="transient"))
+    meter = world.broker.meter
+    assert meter is not None
+    for name in ("q", "transient"):
+        client.publish(1, name, b"x", properties=Properties(delivery_mode=2))
+    world.settle()
+    before = account(world).cpu_ns
+    end_turn(world)
+    assert account(world).cpu_ns > before
+    list(meter.share_disk(1_000_000))
+    assert account(world).disk_ns == 1_000_000
+    assert account(world, "transient").disk_ns == 0
+    list(meter.share_disk(1_000_000))
+    assert account(world).disk_ns == 1_000_000  # the disk kept nothing of any queue
+
+
+def test_the_disk_is_shared_by_bytes_and_messages(world: World, client: Client) -> None:
+    """A message of 64 KiB costs the disk more than a small one, and many small ones more than one."""
+    meter = world.broker.meter
+    assert meter is not None
+    for name, bodies in {"large": [bytes(65536)], "many": [b""] * 9, "one": [b""]}.items():
+        client.ask(1, QueueDeclare(queue=name, durable=True))
+        client.publish(1, name, *bodies, properties=Properties(delivery_mode=2))
+    world.settle()
+    list(meter.share_disk(65536 + 11 * KEPT_BYTES))
+    assert account(world, "large").disk_ns == 65536 + KEPT_BYTES
+    assert account(world, "many").disk_ns == 9 * KEPT_BYTES
+    assert account(world, "one").disk_ns == KEPT_BYTES
 
 
 def test_bytes(world: World, client: Client) -> None:

@@ -1,8 +1,16 @@
 """The kernel's figures about a host without CPU are read from files as the kernel writes them."""
 
+import threading
+import time
 from pathlib import Path
 
-from node.telemetry.process import stolen_cpu_ms, waited_for_cpu_us
+from node.telemetry.process import (
+    stolen_cpu_ms,
+    thread_cpu_ns,
+    usable_cores,
+    usable_millicores,
+    waited_for_cpu_us,
+)
 
 PRESSURE = (
     "some avg10=60.24 avg60=40.34 avg300=16.98 total={}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
@@ -42,3 +50,33 @@ def test_stolen_time_is_the_eighth_figure(tmp_path: Path) -> None:
     assert stolen_cpu_ms(proc) == 30980  # at 100 ticks a second
     (proc / "stat").write_text("cpu 1 2\n")
     assert stolen_cpu_ms(proc) is None
+
+
+def test_a_quota_above_the_process_holds_it(tmp_path: Path) -> None:
+    """The smallest quota from the process's cgroup up to the root is how much it may use."""
+    cores = usable_cores() * 1000
+    places = files(
+        tmp_path,
+        proc__self__cgroup="0::/slice/broker\n",
+        cgroup__slice__broker__cpu_max="max 100000\n",
+        cgroup__slice__cpu_max="25000 100000\n",
+        cgroup__cpu_max="max 100000\n",
+    )
+    for name in ("slice/broker", "slice", ""):
+        (places[1] / name / "cpu_max").rename(places[1] / name / "cpu.max")
+    assert usable_millicores(*places) == 250
+    (places[1] / "slice" / "cpu.max").write_text("nonsense")
+    assert usable_millicores(*places) == cores
+    assert usable_millicores(tmp_path / "none", tmp_path / "none") == cores
+
+
+def test_the_cpu_time_of_a_thread_is_its_own(tmp_path: Path) -> None:
+    """The kernel counts the CPU time of each thread; that of a thread that has ended is unknown."""
+    places = files(tmp_path, proc__self__task__17__schedstat="123456789 5 9\n")
+    assert thread_cpu_ns(17, places[0]) == 123456789
+    assert thread_cpu_ns(18, places[0]) is None
+    began = time.thread_time_ns()
+    while time.thread_time_ns() - began < 20_000_000:
+        pass
+    spent_ns = thread_cpu_ns(threading.get_native_id())
+    assert spent_ns is None or spent_ns >= 20_000_000

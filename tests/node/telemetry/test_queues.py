@@ -40,7 +40,9 @@ class Watched:
     def __init__(self) -> None:
         self.world = World()
         looks = count()
-        meter = self.world.broker.meter = Meter(lambda: next(looks) * 1000)
+        meter = self.world.broker.meter = Meter(lambda: next(looks) * 1000, lambda: next(looks) * 1000)
+        while not meter.windows.is_open:
+            meter.windows.end_turn()
         rows = Rows("c", OWN, "boot", wall=lambda: self.world.now, monotonic=lambda: self.world.now)
         self.rows = rows
         self.queues = QueueRows(self.world.broker, meter, rows)
@@ -99,6 +101,9 @@ def test_a_master_has_everything(watched: Watched) -> None:
         "ready": 1,
         "unacked": 2,
         "msg_bytes": 15,
+        "disk_bytes": 0,
+        "client_us_total": 0,
+        "disk_us_total": 0,
         "head_age_ms": 10_000,
         "pub_total": 3,
         "pub_bytes_total": 15,

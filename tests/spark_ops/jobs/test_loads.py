@@ -147,6 +147,34 @@ def test_too_little_is_told(spark: Any, tmp_path: Path, told: ClusterRows) -> No
             assert (queue.cpu, queue.memory) == (0.0, 0.0)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_what_disks_and_clients_cost(spark: Any, tmp_path: Path, told: ClusterRows) -> None:
+    """The disk's time is the copy's; that of clients is the node's, and known. Older nodes tell neither."""
+    rows = []
+    for row in ROWS:
+        more = {}
+        if row["kind"] == "queue":
+            more = {"disk_us_total": row["cpu_us_total"] // 4, "client_us_total": row["cpu_us_total"]}
+        elif row["kind"] == "node":
+            more = {
+                "clients_us_total": 5 * row["mono_ms"],
+                "cpu_user_ms_total": row["cpu_user_ms_total"] + row["mono_ms"] // 10,
+                "capacity_hints": {"cpu_millicores": 500},
+            }
+        rows.append({**row, **more})
+    roots.write(tmp_path, rows)
+    got = cluster_rows(spark, tmp_path, since=START_S, until=UNTIL, now=UNTIL)
+    assert told.facts["cpu_known"] is None
+    for now, before in zip(got.queues, told.queues, strict=True):
+        assert now.cpu == pytest.approx(1.25 * before.cpu, abs=2e-4)
+        assert now.mirror_cpu == pytest.approx(1.25 * before.mirror_cpu, abs=2e-4)
+    of_queues = sum(queue.cpu + queue.mirror_cpu * (len(queue.ring) - 1) for queue in got.queues)
+    whole = of_queues + sum(node.base_cpu for node in got.nodes)
+    assert got.facts["cpu_known"] == pytest.approx((of_queues + 3 * 0.005) / whole, abs=0.02)
+    assert {node.cores for node in got.nodes} == {0.5}
+
+
 # --- candidates ---
 
 
