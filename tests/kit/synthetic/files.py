@@ -91,7 +91,7 @@ class _StandIn:
 
     def __init__(self, full: Model) -> None:
         self.full = full
-        self.queues = {name: full.queues_on(name) for name in full.nodes}
+        self.queues = full.queues_by_node()
 
     def tick(self, model: Model, elapsed_s: float) -> Iterable[Row]:
         """Add the CPU and memory of the queues to each node, once before the first interval."""
@@ -99,7 +99,7 @@ class _StandIn:
             return ()
         for name, node in model.nodes.items():
             node.boot_id = self.full.nodes[name].boot_id
-            for queue in self.queues[name]:
+            for _, queue in self.queues[name]:
                 node.base_cpu += queue.rate * _cpu_us(queue, name) / 1e6
                 node.mem_base += 200_000 + queue.bytes
         return ()
@@ -109,7 +109,7 @@ class _StandIn:
         if row["kind"] == "topology":
             return ()
         if row["kind"] == "node":
-            masters = sum(queue.master == row["node"] for queue in self.queues[row["node"]])
+            masters = sum(queue.master == row["node"] for _, queue in self.queues[row["node"]])
             row["queues_master"] = masters
             row["queues_mirror"] = len(self.queues[row["node"]]) - masters
         return (row,)
@@ -117,14 +117,15 @@ class _StandIn:
 
 def write_fleet(setup: Setup, root: Path) -> int:
     """Write a clean cluster of any size straight to Parquet. Returns: rows of queues. Raises: OSError."""
-    full = Model(setup)
-    write_parquet(rows(replace(setup, queues=0), _StandIn(full)), root, unique=True)
+    full = Model(setup, has_counters=False)
+    stand_in = _StandIn(full)
+    write_parquet(rows(replace(setup, queues=0), stand_in), root, unique=True)
     write_parquet(_topology(full), root, unique=True)
     counts = 0
     for name, node in full.nodes.items():
         seq = 0
         for hour in _hours(setup):
-            table = _hour_of_node(full, name, hour, seq)
+            table = _hour_of_node(full, name, stand_in.queues[name], hour, seq)
             if table.num_rows == 0:
                 continue
             last = seq + table.num_rows - 1
@@ -194,9 +195,10 @@ class _Grid:
         return pc.cast(pc.floor(pc.add(amount, self.of_queue(start, pa.float64()))), pa.int64())
 
 
-def _hour_of_node(full: Model, name: str, hour: _Hour, seq: int) -> pa.Table:
+def _hour_of_node(
+    full: Model, name: str, own: list[tuple[int, QueueState]], hour: _Hour, seq: int
+) -> pa.Table:
     setup, node = full.setup, full.nodes[name]
-    own = [(number, queue) for number, queue in enumerate(full.queues) if name in queue.ring]
     tables = []
     for is_master in (True, False):
         queues = [each for each in own if (each[1].master == name) == is_master]

@@ -1,5 +1,6 @@
 """The model of a made-up cluster: nodes, queues, links, and what one interval does to their counters and gauges.
 
+An interval takes time in proportion to nodes plus copies: nothing goes through all queues for each node.
 `telemetry` makes rows of it. The model is mutable, so that a fault (`faults`) can change what a node or
 a queue does from some moment on. Equal setups give equal clusters: all chance comes from the seed.
 """
@@ -9,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import chain, permutations
 from typing import Final
 
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS
@@ -168,7 +170,8 @@ class QueueState:
 class Model:
     """The state of the cluster at one moment."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, *, has_counters: bool = True) -> None:
+        """Make the cluster.   has_counters: without, it is placements and rates only, in a fifth of the memory."""
         self.setup = setup
         self.random = random.Random(setup.seed)
         self.view_id = 7
@@ -193,7 +196,8 @@ class Model:
             for index, name in enumerate(names)
             if len(names) > 1
         ]
-        self.advance(round(setup.uptime_s * 1000))
+        if has_counters:
+            self.advance(round(setup.uptime_s * 1000))
 
     def new_boot_id(self) -> str:
         """Return the boot id of a process that starts now."""
@@ -206,13 +210,14 @@ class Model:
         if setup.uneven:
             weights = [(place + 1.0) ** -setup.uneven for place in range(len(names))]
             first = self.random.choices(range(len(names)), weights)[0]
-        others = names[first + 1 :] + names[:first]
         ring = [names[first]]
-        while others and len(ring) < setup.replicas:
+        while len(ring) < min(setup.replicas, len(names)):
             zones = {self.nodes[node].zone for node in ring}
-            chosen = next((node for node in others if self.nodes[node].zone not in zones), others[0])
-            others.remove(chosen)
-            ring.append(chosen)
+            after = (names[(first + step) % len(names)] for step in range(1, len(names)))
+            others = (node for node in after if node not in ring)
+            fallback = next(others)
+            chosen = (node for node in chain((fallback,), others) if self.nodes[node].zone not in zones)
+            ring.append(next(chosen, fallback))
         return QueueState(
             vhost="sales" if index % 4 == 3 else "/",
             name=f"queue-{index:05d}",
@@ -230,7 +235,11 @@ class Model:
             id(queue): (index + 1.0) ** -self.setup.uneven * self.random.uniform(0.8, 1.2)
             for index, queue in enumerate(self.queues)
         }
-        groups = [[q for q in self.queues if q.master == name and not q.is_idle] for name in names]
+        of_master: dict[str, list[QueueState]] = {name: [] for name in names}
+        for queue in self.queues:
+            if not queue.is_idle:
+                of_master[queue.master].append(queue)
+        groups = list(of_master.values())
         messages = NODE_MESSAGES
         if self.setup.uneven:
             groups = [[queue for queue in self.queues if not queue.is_idle]]
@@ -260,20 +269,32 @@ class Model:
         queue.ring.insert(0, to)
         queue.epoch += 1
 
-    def queues_on(self, name: str) -> list[QueueState]:
-        """Return the queues with a copy on a node."""
-        return [queue for queue in self.queues if name in queue.ring]
+    def queues_by_node(self) -> dict[str, list[tuple[int, QueueState]]]:
+        """Return the number and the state of each queue with a copy on a node, for all nodes."""
+        found: dict[str, list[tuple[int, QueueState]]] = {name: [] for name in self.nodes}
+        for number, queue in enumerate(self.queues):
+            for name in queue.ring:
+                found[name].append((number, queue))
+        return found
 
     def advance(self, elapsed_ms: int) -> None:
         """Advance the cluster by some ms: counters rise, gauges change a little."""
         cpu_us = {name: node.base_cpu * elapsed_ms * 1000 for name, node in self.nodes.items()}
+        written = dict.fromkeys(self.nodes, 0.0)
+        sent = {(link.from_node, link.to_node): [0.0, 0.0] for link in self.links}
         for queue in self.queues:
             self._advance_queue(queue, elapsed_ms, cpu_us)
+            for name in queue.ring:
+                written[name] += queue.rate * queue.size
+            for pair in permutations(queue.ring, 2):
+                if pair in sent:
+                    sent[pair][0] += queue.rate
+                    sent[pair][1] += queue.rate * queue.size
         for link in self.links:
-            self._advance_link(link, elapsed_ms)
+            self._advance_link(link, elapsed_ms, *sent[link.from_node, link.to_node])
         for node in self.nodes.values():
             if node.is_up:
-                self._advance_node(node, elapsed_ms, cpu_us[node.name])
+                self._advance_node(node, elapsed_ms, cpu_us[node.name], written[node.name])
 
     def _advance_queue(self, queue: QueueState, elapsed_ms: int, cpu_us: dict[str, float]) -> None:
         wobble = self.random.uniform(-1.0, 1.0)
@@ -301,20 +322,19 @@ class Model:
             )
             spread(copy.confirm, int(count), queue.confirm_centre)
 
-    def _advance_link(self, link: LinkState, elapsed_ms: int) -> None:
+    def _advance_link(self, link: LinkState, elapsed_ms: int, rate: float, bytes_per_s: float) -> None:
         spread(link.rtt, elapsed_ms // 1000, link.centre)
-        sent = [q for q in self.queues if link.from_node in q.ring and link.to_node in q.ring]
-        count = sum(queue.rate for queue in sent) * elapsed_ms / 1000
+        count = rate * elapsed_ms / 1000
         _add(
             link.counters,
             batches_total=count / 20,
             batch_msgs_total=count,
-            batch_bytes_total=sum(queue.rate * queue.size for queue in sent) * elapsed_ms / 1000,
+            batch_bytes_total=bytes_per_s * elapsed_ms / 1000,
         )
         link.send_q_bytes = self.random.randrange(0, 4096)
 
-    def _advance_node(self, node: NodeState, elapsed_ms: int, cpu_us: float) -> None:
-        written = sum(queue.rate * queue.size for queue in self.queues_on(node.name)) * elapsed_ms / 1000
+    def _advance_node(self, node: NodeState, elapsed_ms: int, cpu_us: float, bytes_per_s: float) -> None:
+        written = bytes_per_s * elapsed_ms / 1000
         churn = node.churn_per_s * elapsed_ms / 1000
         _add(
             node.counters,

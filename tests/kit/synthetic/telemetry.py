@@ -6,7 +6,7 @@ Equal setups give equal rows, in the order of time. Faults come in by a `Hook`, 
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from spark_ops.documents import content_hash
 from spark_ops.telemetry.schema import VERSION, Kind
@@ -43,9 +43,12 @@ def rows(setup: Setup, hook: Hook | None = None) -> Iterator[Row]:
         if hook is not None:
             made.extend(hook.tick(model, elapsed_s))
         model.advance(interval_ms)
+        of_node, links = model.queues_by_node(), _links_by_node(model)
+        members = [node.name for node in model.nodes.values() if node.is_up]
         for node in model.nodes.values():
             if node.is_up:
-                made.extend(_rows_of_node(model, node, base_ms + node.phase_ms, tick))
+                own = _Own(of_node[node.name], links.get(node.name, []), members)
+                made.extend(_rows_of_node(model, node, own, base_ms + node.phase_ms, tick))
         if elapsed_s % TOPOLOGY_EVERY_S < setup.interval_s:
             made.extend(topology_rows(model, base_ms))
         if hook is None:
@@ -55,22 +58,34 @@ def rows(setup: Setup, hook: Hook | None = None) -> Iterator[Row]:
                 yield from hook.row(row, elapsed_s)
 
 
-def _rows_of_node(model: Model, node: NodeState, ts: int, tick: int) -> Iterator[Row]:
+class _Own(NamedTuple):
+    """What a node's rows are about.   queues: with their numbers.   members: the nodes that are up."""
+
+    queues: list[tuple[int, QueueState]]
+    links: list[LinkState]
+    members: list[str]
+
+
+def _links_by_node(model: Model) -> dict[str, list[LinkState]]:
+    found: dict[str, list[LinkState]] = {}
+    for link in model.links:
+        found.setdefault(link.from_node, []).append(link)
+    return found
+
+
+def _rows_of_node(model: Model, node: NodeState, own: _Own, ts: int, tick: int) -> Iterator[Row]:
     """Yield the rows of one node in one interval."""
     setup = model.setup
     interval_ms = round(setup.interval_s * 1000)
-    yield _node_row(model, node, ts, interval_ms)
+    yield _node_row(model, node, own, ts, interval_ms)
     every = max(1, round(IDLE_EVERY_S / setup.interval_s))
-    for index, queue in enumerate(model.queues):
-        if node.name not in queue.ring:
-            continue
+    for index, queue in own.queues:
         if not queue.is_idle:
             yield _queue_row(model, node, queue, ts, interval_ms)
         elif (tick + index) % every == 0:
             yield _queue_row(model, node, queue, ts, every * interval_ms)
-    for link in model.links:
-        if link.from_node == node.name:
-            yield _link_row(model, node, link, ts, interval_ms)
+    for link in own.links:
+        yield _link_row(model, node, link, ts, interval_ms)
 
 
 def envelope(model: Model, node: NodeState, kind: Kind, ts: int, interval_ms: int | None) -> Row:
@@ -108,17 +123,15 @@ def _whole(counters: dict[str, float]) -> Row:
     return {name: int(value) for name, value in counters.items()}
 
 
-def _node_row(model: Model, node: NodeState, ts: int, interval_ms: int) -> Row:
-    own = model.queues_on(node.name)
-    masters = sum(queue.master == node.name for queue in own)
-    in_queues = sum(200_000 + queue.bytes for queue in own)
+def _node_row(model: Model, node: NodeState, own: _Own, ts: int, interval_ms: int) -> Row:
+    masters = sum(queue.master == node.name for _, queue in own.queues)
+    in_queues = sum(200_000 + queue.bytes for _, queue in own.queues)
     noise = model.random.uniform(-1.0, 1.0)
-    members = [other.name for other in model.nodes.values() if other.is_up]
     return {
         **envelope(model, node, "node", ts, interval_ms),
         "fd_used": round(node.fd_used + 3 * noise),
         "fd_limit": 65536,
-        "sock_used": node.conns + len(members) - 1,
+        "sock_used": node.conns + len(own.members) - 1,
         "sock_limit": 58000,
         "mem_rss": round(node.mem_base + in_queues + 2e6 * noise),
         "mem_limit": node.mem_limit,
@@ -134,10 +147,10 @@ def _node_row(model: Model, node: NodeState, ts: int, interval_ms: int) -> Row:
         "conns": node.conns,
         "channels": node.conns * 2,
         "queues_master": masters,
-        "queues_mirror": len(own) - masters,
+        "queues_mirror": len(own.queues) - masters,
         "uptime_ms": ts - node.boot_ms,
         "view_id": model.view_id,
-        "view_members": members,
+        "view_members": list(own.members),
         "zone": node.zone,
         "labels": {},
         "cores": node.cores,
