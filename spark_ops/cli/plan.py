@@ -8,8 +8,7 @@ import argparse
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,12 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="the greatest age of the newest topology and telemetry in ROOT (default: 30m)",
     )
-    parser.add_argument(
-        "--candidates",
-        type=int,
-        metavar="N",
-        help="make no plan; print the N best single moves off each hot node of ROOT",
-    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan to FILE")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page")
     parser.add_argument("--json", action="store_true", help="print the plan's document")
@@ -106,8 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise OpsError("give either ROOT, the output directory of `collect`, or --topology FILE|URL")
     settings = settings_of(arguments)
     now = time.time()
-    if arguments.candidates is not None:
-        return _show_candidates(arguments, now)
     try:
         document = _drafted(arguments, settings, now)
     except ImportError as error:
@@ -162,40 +153,7 @@ def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> d
 
 
 def _from_telemetry(arguments: argparse.Namespace, now: float) -> ClusterRows:
-    with _telemetry(arguments, now) as (_, rows):
-        return rows
-
-
-def _show_candidates(arguments: argparse.Namespace, now: float) -> int:
-    """Print the candidate moves off hot nodes, which the planner of a very large fleet considers first, as a table."""
-    from spark_ops.jobs.candidates import candidates, frames
-
-    if arguments.root is None or arguments.candidates < 1:
-        raise OpsError("--candidates needs ROOT and a number of 1 or more")
-    with _telemetry(arguments, now) as (spark, rows):
-        found = candidates(*frames(spark, rows), per_source=arguments.candidates)
-        moves = found.orderBy("from_node", "kind", "place").collect()
-    cells = [
-        (
-            move["kind"],
-            plan_text.plain(move["vhost"]),
-            plan_text.plain(move["queue"]),
-            f"{move['from_node']} → {move['to_node']}",
-            f"{move['gain']:.2%}",
-            plan_text.size(move["bytes"]),
-        )
-        for move in moves
-    ]
-    if not cells:
-        print("no node is hot")
-        return 0
-    print("\n".join(plan_text.table(("kind", "vhost", "queue", "nodes", "gain", "to copy"), cells)))
-    return 0
-
-
-@contextmanager
-def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any, ClusterRows]]":
-    """Yield a Spark session, and the cluster with its loads. Raises: OpsError."""
+    """Return the cluster with its loads. Raises: OpsError."""
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.loads import cluster_rows
     from spark_ops.jobs.rollup_store import rows_to_read
@@ -212,7 +170,7 @@ def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any
         with session("spark-ops plan", rows_hint=rows) as spark:
             found = cluster_rows(spark, root, since=since, until=now, now=now, cluster=arguments.cluster)
             _check_age(found, now, seconds(arguments.max_age))
-            yield spark, found
+            return found
     except EngineError as error:
         raise OpsError(str(error), EX_ENGINE) from None
     except TopologyMissing as error:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from spark_ops.jobs import topology_snapshots
-from spark_ops.jobs.candidates import candidates, frames
 from spark_ops.jobs.loads import cluster_rows
-from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
+from spark_ops.planning.rows import ClusterRows
 from tests.kit.synthetic.model import MASTER_CPU_US, MIRROR_CPU_US, START_S
 from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.jobs import roots
@@ -173,43 +172,3 @@ def test_what_disks_and_clients_cost(spark: Any, tmp_path: Path, told: ClusterRo
     whole = of_queues + sum(node.base_cpu for node in got.nodes)
     assert got.facts["cpu_known"] == pytest.approx((of_queues + 3 * 0.005) / whole, abs=0.02)
     assert {node.cores for node in got.nodes} == {0.5}
-
-
-# --- candidates ---
-
-
-def _fleet() -> ClusterRows:
-    nodes = tuple(
-        NodeRow(f"n{index}", zone=f"z{index % 2}", is_draining=index == 3, cores=1.0) for index in range(4)
-    )
-    queues = [
-        QueueRow(
-            "/", f"q{index}", str(index), "classic", "n0", ("n0", "n1"), ("n0", "n1"), cpu=0.01 * (index + 1)
-        )
-        for index in range(6)
-    ]
-    queues.append(replace(queues[-1], queue="unsynced", synced=("n0",), cpu=0.3))
-    queues.append(replace(queues[-1], queue="exclusive", is_exclusive=True))
-    queues.append(replace(queues[-1], queue="fixed", is_exclusive=False, cpu=0.5, fixed_nodes=("n0", "n1")))
-    return ClusterRows("c", 1, "", (0, 1), 1.0, nodes, tuple(queues))
-
-
-@pytest.mark.spark
-def test_candidates(spark: Any) -> None:
-    """Only from the hot node; promotions to a synchronised mirror, copies within the zone, none to who drains."""
-    nodes, replicas = frames(spark, _fleet())
-    got = candidates(nodes, replicas, per_source=4).collect()
-    assert {row.from_node for row in got} == {"n0"}
-    promotions = [row.queue for row in got if row.kind == "promote"]
-    assert promotions == ["q5", "q4", "q3", "q2"]
-    copies = [(row.queue, row.to_node) for row in got if row.kind == "copy"]
-    assert copies == [("unsynced", "n2"), ("q5", "n2"), ("q4", "n2"), ("q3", "n2")]
-    assert [row.place for row in got if row.kind == "promote"] == [1, 2, 3, 4]
-    again = candidates(nodes.repartition(8), replicas.orderBy("cpu").repartition(8), per_source=4).collect()
-    assert again == got
-
-
-@pytest.mark.spark
-def test_no_candidates_where_all_is_even(spark: Any) -> None:
-    even = replace(_fleet(), queues=())
-    assert candidates(*frames(spark, even)).collect() == []
