@@ -219,10 +219,18 @@ def _depths(flat: "DataFrame", totals: "DataFrame") -> tuple[Depth, ...]:
 
 
 def _links(frame: "DataFrame", settings: Settings) -> dict[tuple[str, str], list[LinkMinute]]:
-    flat = frame.select(*columns("link"))
+    from pyspark.sql import functions as F
+
+    flat = frame.select(*columns("link")).persist()
     found: dict[tuple[str, str], list[LinkMinute]] = defaultdict(list)
-    for row in flat.join(suspicious_links(flat, settings), ["from_node", "to_node"], "left_semi").collect():
-        found[row["from_node"], row["to_node"]].append(_fact(LinkMinute, row))
+    try:
+        names = suspicious_links(flat, settings).collect()
+        if names:
+            wanted = flat.sparkSession.createDataFrame(names, "from_node string, to_node string")
+            for row in flat.join(F.broadcast(wanted), ["from_node", "to_node"], "left_semi").collect():
+                found[row["from_node"], row["to_node"]].append(_fact(LinkMinute, row))
+    finally:
+        flat.unpersist()
     return {name: _in_order(found[name]) for name in sorted(found)}
 
 

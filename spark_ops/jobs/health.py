@@ -5,7 +5,7 @@ longer, the window ends now, so that silence is seen. Times are those of the oth
 known, and never later than now. Source: spark §3.2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +18,16 @@ from spark_ops.health.settings import Settings
 from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.evidence import Intake, gather
 from spark_ops.jobs.files import HOUR_S, Found, find, hour_folders, read_footer, skewed, times_of
-from spark_ops.jobs.minute_facts import FACT_KINDS, RAW_KINDS, MinuteFacts, known, reduce, too_new
-from spark_ops.jobs.reading import load, schema
+from spark_ops.jobs.minute_facts import RAW_KINDS, MinuteFacts, known, reduce, too_new
+from spark_ops.jobs.reading import empty, envelope, load, schema
 from spark_ops.jobs.usual import Usual, usual_figures
 from spark_ops.telemetry.layout import parse, unescape
 from spark_ops.telemetry.quality import read_facts
+from spark_ops.telemetry.schema import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 MINUTE_S: Final = 60
 SLACK_S: Final = 300
@@ -34,6 +36,10 @@ this many seconds more on each side; those of clocks that are more wrong are loo
 LIVE_S: Final = 180
 """A cluster counts as running if its telemetry is at most this old, in s; the window then ends with the newest row.
 A segment and a round of `collect` take a minute each."""
+
+SMALL_ROWS: Final = 500_000
+"""Up to this number of rows, one task reads them all. Spark then shuffles nothing: starting tasks and planning each
+stage of a query by itself would take longer than the work, ten times as long for a small cluster."""
 
 
 class HealthError(ValueError):
@@ -134,10 +140,10 @@ class WindowFiles:
 def files_of(root: Path, window: Window) -> WindowFiles:
     """Return the files of a window. Each footer is read, which takes a job longer than anything else on the driver, so
     the result is passed on. Raises: FileNotFoundError if the root is no directory; OSError."""
-    since_s, until_s = window.since_s, window.until_s
+    since_s, until_s, cluster = window.since_s, window.until_s, window.cluster or None
     return WindowFiles(
-        {kind: find(root, kind, since_s, until_s) for kind in RAW_KINDS},
-        {kind: skewed(root, kind, since_s, until_s) for kind in RAW_KINDS},
+        {kind: find(root, kind, since_s, until_s, cluster) for kind in RAW_KINDS},
+        {kind: skewed(root, kind, since_s, until_s, cluster) for kind in RAW_KINDS},
     )
 
 
@@ -171,12 +177,7 @@ def judge_window(
 
     def judged() -> Judged:
         read = given.pop() if given else files_of(root, window)
-        kept = _persisted(facts_of_files(spark, read))
-        try:
-            return judge_facts(kept, root, window, settings, read)
-        finally:
-            for kind in FACT_KINDS:
-                getattr(kept, kind).unpersist()
+        return judge_facts(facts_of_files(spark, read), root, window, settings, read)
 
     return without_damaged(root, RAW_KINDS, window.since_s, window.until_s, judged)
 
@@ -205,22 +206,18 @@ def judge_empty(window: Window, settings: Settings, files: WindowFiles) -> Judge
 
 def facts_of_files(spark: "SparkSession", files: WindowFiles) -> MinuteFacts:
     """Return the facts of a window's files. Duplicate rows do not change the facts, so they are not dropped."""
-    frames: dict[str, DataFrame] = {}
-    for kind in RAW_KINDS:
-        paths = files.paths(kind)
-        wanted = schema(kind)
-        frames[kind] = known(load(spark, paths, wanted) if paths else spark.createDataFrame([], wanted))
-    return reduce(frames)
+    return facts_of(spark, {kind: files.paths(kind) for kind in RAW_KINDS}, files.rows <= SMALL_ROWS)
 
 
-def _persisted(facts: MinuteFacts) -> MinuteFacts:
-    return MinuteFacts(
-        facts.node.persist(),
-        facts.queue.persist(),
-        facts.link.persist(),
-        facts.event.persist(),
-        facts.rows.persist(),
-    )
+def facts_of(spark: "SparkSession", paths: Mapping[Kind, list[Path]], is_small: bool = False) -> MinuteFacts:
+    """Return the facts of some files.   paths: by kind.   is_small: one task reads them."""
+
+    def loaded(some: list[Path], wanted: "StructType") -> "DataFrame":
+        frame = load(spark, some, wanted) if some else empty(spark, wanted)
+        return known(frame.coalesce(1) if is_small else frame)
+
+    every = [path for kind in RAW_KINDS for path in paths[kind]]
+    return reduce({kind: loaded(paths[kind], schema(kind)) for kind in RAW_KINDS}, loaded(every, envelope()))
 
 
 def intake_of(spark: "SparkSession", root: Path, window: Window, files: WindowFiles) -> Intake:

@@ -129,19 +129,17 @@ def _is_known() -> "Column":
     return F.coalesce(F.col("v").between(*VERSIONS), F.lit(False))
 
 
-def reduce(by_kind: "Mapping[str, DataFrame]") -> MinuteFacts:
-    """Reduce rows to facts.   by_kind: frames from `known`; rows may be in any order and contain duplicates."""
-    numbers = None
-    for kind in RAW_KINDS:
-        frame = _numbers(by_kind[kind])
-        numbers = frame if numbers is None else numbers.unionByName(frame)
-    assert numbers is not None
+def reduce(by_kind: "Mapping[str, DataFrame]", rows: "DataFrame") -> MinuteFacts:
+    """Reduce rows to facts.   by_kind: frames from `known`; rows may be in any order and contain duplicates.
+
+    rows: the rows of all kinds, from `known` too; the columns of the envelope are enough.
+    """
     return MinuteFacts(
         _reduced(by_kind["node"], SHAPES["node"]),
         _reduced(by_kind["queue"], SHAPES["queue"]),
         _reduced(by_kind["link"], SHAPES["link"]),
         _events(by_kind["event"]),
-        numbers,
+        _numbers(rows),
     )
 
 

@@ -4,12 +4,13 @@ The schema is never inferred or merged: a column that a file lacks is null, and 
 §2.7). The result says which rows were left out, so that no reader takes incomplete data for complete data.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_ops.jobs.files import VERSIONS, Found, find
-from spark_ops.telemetry.schema import FIELDS, KEY, FieldType, Kind
+from spark_ops.telemetry.schema import ENVELOPE, FIELDS, KEY, FieldType, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,7 +65,7 @@ def read(
                 frame = frame.where(_is_known())
             frame = _between(frame, since, until)
             frames.append(frame if is_unique else frame.dropDuplicates(list(KEY)))
-    whole = frames[0] if frames else spark.createDataFrame([], schema(kind))
+    whole = frames[0] if frames else empty(spark, schema(kind))
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     return Read(whole, list(found.torn), unknown, found.rows)
@@ -79,11 +80,28 @@ def load(spark: "SparkSession", paths: list[Path], wanted: "StructType") -> "Dat
     return reader.parquet(*(f"file://{path}" for path in paths))
 
 
+def empty(spark: "SparkSession", wanted: "StructType") -> "DataFrame":
+    """Return a frame of a schema without rows, which Spark knows to be empty when it plans a query."""
+    from pyspark.sql import functions as F
+
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in wanted.fields]
+    return spark.range(0).where(F.lit(False)).select(*nulls)
+
+
 def schema(kind: Kind) -> "StructType":
     """Return the schema of a kind; all columns are nullable."""
+    return _schema(FIELDS[kind])
+
+
+def envelope() -> "StructType":
+    """Return the schema of the columns that the rows of all kinds have."""
+    return _schema(ENVELOPE)
+
+
+def _schema(columns: Mapping[str, FieldType]) -> "StructType":
     from pyspark.sql.types import StructField, StructType
 
-    return StructType([StructField(name, spark_type(of)) for name, of in FIELDS[kind].items()])
+    return StructType([StructField(name, spark_type(of)) for name, of in columns.items()])
 
 
 def spark_type(of: FieldType) -> "DataType":

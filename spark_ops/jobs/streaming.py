@@ -35,7 +35,7 @@ from spark_ops.jobs.compact import name_of_files
 from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.engine import EngineError
 from spark_ops.jobs.files import HOUR_S, hour_folders, read_footer
-from spark_ops.jobs.health import LIVE_S, MINUTE_S, Window, judge_facts, newest_by_cluster
+from spark_ops.jobs.health import LIVE_S, MINUTE_S, Window, facts_of, judge_facts, newest_by_cluster
 from spark_ops.jobs.minute_facts import (
     FACT_KINDS,
     FACTS_VERSION,
@@ -46,7 +46,7 @@ from spark_ops.jobs.minute_facts import (
     reduce,
 )
 from spark_ops.jobs.outbox import Outbox
-from spark_ops.jobs.reading import load, schema
+from spark_ops.jobs.reading import schema
 from spark_ops.telemetry import damage, manifest
 from spark_ops.telemetry.layout import MERGED_PREFIX, RAW_GLOB, VERSION_DIRECTORY, escape
 from spark_ops.telemetry.manifest import write_atomically
@@ -62,6 +62,8 @@ FILES_MAX: Final = 500
 """The maximal number of files in one micro-batch; further files wait for the next one."""
 PARTS_MAX: Final = 40
 """The maximal number of parts, that is, of directories of facts; more parts are merged into one."""
+SMALL_BYTES: Final = 16_000_000
+"""Facts of at most this size are read by one task, without shuffles."""
 JUDGED_MAX: Final = 1000
 DIRECTORY: Final = "_health"
 _DONE: Final = "DONE"
@@ -157,11 +159,13 @@ class Store:
         return whole + [(-1, -1, path) for path in whole_ones]
 
     def read(self, spark: "SparkSession", parts: list[tuple[int, int, Path]]) -> MinuteFacts:
-        """Return the merged facts of some parts."""
+        """Return the merged facts of some parts; one task reads small ones, as in the batch job (`SMALL_ROWS`)."""
+        size = sum(file.stat().st_size for _, _, path in parts for file in path.glob("*/part-*.parquet"))
 
         def of(kind: str) -> "DataFrame":
             paths = [f"file://{path / kind}" for _, _, path in parts]
-            return spark.read.option("__globPaths__", "false").parquet(*paths)
+            frame = spark.read.option("__globPaths__", "false").parquet(*paths)
+            return frame.coalesce(1) if size <= SMALL_BYTES else frame
 
         return merge(MinuteFacts(of("node"), of("queue"), of("link"), of("event"), of("rows")))
 
@@ -301,7 +305,8 @@ def start(
             counted = rows.groupBy(_FILE).agg(F.count(F.lit(1))).collect()
             damaged = _damaged_of(root, {_path_of(uri): int(count) for uri, count in counted})
             good = rows.where(~F.col(_FILE).isin(*(uri for uri, _ in counted if _path_of(uri) in damaged)))
-            facts = reduce(_by_kind(known(good.where(F.col("cluster") == F.lit(cluster)))))
+            own = known(good.where((F.col("cluster") == F.lit(cluster)) & F.col("kind").isin(*RAW_KINDS)))
+            facts = reduce(_by_kind(own), own)
             read = [path for uri, _ in counted if (path := _path_of(uri)) not in damaged]
             store.write(f"batch={number}-{number}", facts, read)
         finally:
@@ -385,13 +390,7 @@ def catch_up(spark: "SparkSession", root: Path, store: Store, cluster: str, *, s
         paths = [path for some in read.values() for path in some]
         if paths or covered:
             names = sorted(str(path.relative_to(root)) for path in (*paths, *covered))
-            frames: dict[str, DataFrame] = {
-                kind: known(
-                    load(spark, some, schema(kind)) if some else spark.createDataFrame([], schema(kind))
-                )
-                for kind, some in read.items()
-            }
-            store.write(f"{_MERGED}{content_hash(names)[7:23]}", reduce(frames), (*paths, *covered))
+            store.write(f"{_MERGED}{content_hash(names)[7:23]}", facts_of(spark, read), (*paths, *covered))
         return paths
 
     return sorted(

@@ -85,6 +85,11 @@ def hour_directory(root: Path, kind: str, hour: datetime) -> Path:
     return kind_directory(root, kind) / f"dt={hour:%Y-%m-%d}" / f"hour={hour:%H}"
 
 
+def cluster_directory(hour: Path, cluster: str) -> Path:
+    """Return the directory of a cluster in the directory of an hour."""
+    return hour / f"cluster={escape(cluster)}"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class DataFile:
     """A file with rows of one process in one hour.   first, last: the lowest and highest `seq` in the file."""
@@ -101,8 +106,7 @@ class DataFile:
     def path(self, root: Path) -> Path:
         """Return the file's path below a root."""
         directory = (
-            hour_directory(root, self.kind, self.hour)
-            / f"cluster={escape(self.cluster)}"
+            cluster_directory(hour_directory(root, self.kind, self.hour), self.cluster)
             / f"node={escape(self.node)}"
         )
         if self.is_late:

@@ -44,15 +44,17 @@ def made_rows(name: str) -> list[Row]:
 def facts_of(spark: Any, made: list[Row], folder: Path) -> Any:
     """Minute facts of rows, by way of files."""
     from spark_ops.jobs.minute_facts import RAW_KINDS, known, reduce
-    from spark_ops.jobs.reading import load, schema
+    from spark_ops.jobs.reading import envelope, load, schema
     from tests.spark_ops.jobs.roots import write_file
 
     frames = {}
+    paths = []
     for kind in RAW_KINDS:
         path = folder / f"{kind}.parquet"
         write_file(path, kind, [row for row in made if row["kind"] == kind])
+        paths.append(path)
         frames[kind] = known(load(spark, [path], schema(kind)))
-    facts = reduce(frames)
+    facts = reduce(frames, known(load(spark, paths, envelope())))
     for kind in ("node", "queue", "link", "event", "rows"):
         getattr(facts, kind).persist()
     return facts

@@ -139,7 +139,39 @@ def test_footers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(files, "read_footer", counted)
     found = files_of(tmp_path, window)
     assert found.rows > 0
-    assert times == Counter(path for path in made if "kind=topology" not in str(path))
+    wanted = Counter(path for path in made if "kind=topology" not in str(path))
+    assert times == wanted
+    assert files_of(tmp_path, window) == found
+    assert times == wanted, "the process knows them already"
+    path = found.paths("node")[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    assert files_of(tmp_path, window).found["node"].torn == (str(path.relative_to(tmp_path)),)
+
+
+def test_files_of_other_clusters_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    for cluster in ("a", "b c"):
+        write(tmp_path, rows(replace(SETUP, cluster=cluster)))
+    window = choose_window(tmp_path, window_s=7200, now_s=END_S, cluster="b c")
+    read = files.read_footer
+    seen: list[str] = []
+    monkeypatch.setattr(files, "read_footer", lambda path: seen.append(str(path)) or read(path))
+    found = files_of(tmp_path, window)
+    assert seen
+    assert all("/cluster=b%20c/" in path for path in seen)
+    every = find(tmp_path, "node", window.since_s, window.until_s)
+    assert found.found["node"].rows * 2 == every.rows
+    assert files_of(tmp_path, replace(window, cluster="c")).rows == 0
+
+
+def test_many_footers_are_read_in_the_same_order_as_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    write(tmp_path, rows(SETUP))
+    alone = find(tmp_path, "queue", None, None)
+    monkeypatch.setattr(files, "_THREADED", 1)
+    assert find(tmp_path, "queue", None, None) == alone
 
 
 @pytest.mark.spark
