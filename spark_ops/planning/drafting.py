@@ -13,12 +13,12 @@ from spark_ops.planning.fleet import Fleet, fleet_of
 from spark_ops.planning.goals import COPIES, CPU, DISK, IN, LOCALITY, MASTERS, MEMORY, OUT, Settings, checked
 from spark_ops.planning.locality import remote_share
 from spark_ops.planning.milp import polished
-from spark_ops.planning.placement import Placement
+from spark_ops.planning.net_moves import NetMove
 from spark_ops.planning.plan import Step
 from spark_ops.planning.planner import Outcome, objective, planned
 from spark_ops.planning.rows import ClusterRows, NodeRow
-from spark_ops.planning.state import Done, State
-from spark_ops.planning.steps import Move, NotPossible, check, steps_of, summary_of
+from spark_ops.planning.state import State
+from spark_ops.planning.steps import Move, NotPossible, steps_of, summary_of
 from spark_ops.planning.times import iso
 
 TOOL: Final = "1"
@@ -92,37 +92,29 @@ def draft_of(fleet: Fleet, settings: Settings, inputs: Mapping[str, Any], *, now
 
 def _steps(fleet: Fleet, outcome: Outcome, nodes: Mapping[str, NodeRow]) -> list[list[Step]]:
     found: list[list[Step]] = []
-    placements: dict[int, Placement] = {}
-    last: dict[int, str] = {}
-    promoted: set[int] = set()
     count = 0
-    for done in outcome.moves:
-        queue = done.queue
-        move = _move(fleet, done, placements.get(queue) or fleet.placement(queue))
+    for each in outcome.moves:
         try:
-            made = steps_of(move, count + 1, nodes, after=last.get(queue), has_epoch=queue not in promoted)
+            made = steps_of(_move(fleet, each), count + 1, nodes)
         except NotPossible as error:  # the planner only makes possible moves
-            raise AssertionError(f"{done}: {error}") from error
+            raise AssertionError(f"{each}: {error}") from error
         found.append(made)
         count += len(made)
-        last[queue] = made[-1].id
-        placements[queue] = check(move)
-        if move.master != move.before.master:
-            promoted.add(queue)
     return found
 
 
-def _move(fleet: Fleet, done: Done, before: Placement) -> Move:
-    source = fleet.nodes[done.source].node if done.source >= 0 else ""
-    target = fleet.nodes[done.target].node if done.target >= 0 else ""
+def _move(fleet: Fleet, move: NetMove) -> Move:
+    def names(places: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(fleet.nodes[node].node for node in places)
+
     return Move(
-        fleet.row(done.queue),
-        before,
-        target if done.kind in ("promote", "move") else before.master,
-        (target,) if done.kind in ("copy", "move", "add") else (),
-        (source,) if done.kind in ("copy", "move", "drop") else (),
-        done.reason,
-        done.why,
+        fleet.row(move.queue),
+        fleet.placement(move.queue),
+        fleet.nodes[move.target].node,
+        names(move.adds),
+        names(move.drops),
+        move.reason,
+        move.why,
     )
 
 
@@ -236,6 +228,12 @@ def _notes(fleet: Fleet, settings: Settings, outcome: Outcome) -> list[Note]:
     if len(stuck) > NOTES_MAX:
         text = f"{len(stuck) - NOTES_MAX} more copies cannot be moved"
         found.append(("cannot-move", None, None, None, text))
+    if outcome.left:
+        text = (
+            f"{outcome.left} queues could go to a better place only by way of a third node, so they stay; "
+            "after this plan another one may move them"
+        )
+        found.append(("left-out", None, None, None, text))
     found += _large_queues(fleet, settings, outcome.state)
     found += _size(fleet, settings, outcome.state)
     return found

@@ -3,7 +3,7 @@
 The solver sees one load, cpu, and each queue's options; its choice is made move by move under all the rules of
 the planner, and is taken only if no goal is worse than in the greedy plan and the moves cost less, or a goal is
 better.
-For small clusters, where operators care about each move. Source: spark §3.3 (step 4), §6.17.
+For small clusters, where operators care about each move. Source: spark §3.3 (step 5), §6.17.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ import numpy as np
 from spark_ops.planning.balance import fits
 from spark_ops.planning.fleet import Fleet
 from spark_ops.planning.goals import CPU, Settings
-from spark_ops.planning.planner import Outcome, Planner, objective
+from spark_ops.planning.planner import Outcome, Planner, joined, objective
 from spark_ops.planning.state import Done, Kind, State
 
 CANDIDATES_MAX: Final = 4000
@@ -42,7 +42,7 @@ def polished(fleet: Fleet, settings: Settings, greedy: Outcome) -> Outcome:
             return greedy
         planner.take(done)
     # The planner handles the goals after cpu, and load that the solver left.
-    outcome = planner.run()
+    outcome = joined(fleet, settings, planner.run())
     mine = objective(outcome.state, greedy.bounds), _cost(outcome)
     theirs = objective(greedy.state, greedy.bounds), _cost(greedy)
     if mine < theirs:
@@ -54,8 +54,7 @@ def polished(fleet: Fleet, settings: Settings, greedy: Outcome) -> Outcome:
 def _cost(outcome: Outcome) -> float:
     fleet = outcome.state.fleet
     return sum(
-        1.0 if done.kind in ("promote", "drop") else 2.0 + float(fleet.size[done.queue]) / (1 << 20)
-        for done in outcome.moves
+        1.0 + len(move.adds) * (1.0 + float(fleet.size[move.queue]) / (1 << 20)) for move in outcome.moves
     )
 
 

@@ -1,8 +1,8 @@
 """The planner runs the chain of goals over a fleet, until nothing gets better or the plan has its most moves.
 
-The order of moves does not depend on the limit of moves, and each makes its goal better and none before it worse:
-so a longer plan begins with the shorter one and is never worse. Same fleet and settings, same moves.
-Source: spark §3.3, §6.3, §6.7-10.
+The order of its moves does not depend on the limit of moves, and each makes its goal better and none before it worse:
+so a plan that may have more moves is never worse. At the end the moves of each queue are joined to one.
+Same fleet and settings, same moves. Source: spark §3.3, §6.3, §6.7-10, §6.25.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,9 @@ from spark_ops.planning.goals import (
     SoftGoal,
 )
 from spark_ops.planning.locality import localize
+from spark_ops.planning.net_moves import NetMove, copied_bytes, differing, is_moved, net_moves, placed
 from spark_ops.planning.repair import Repairer, capacity_bounds, zone_deficit
+from spark_ops.planning.schedule import scheduled
 from spark_ops.planning.state import Done, State
 
 ROUNDS_MAX: Final = 40
@@ -41,38 +43,70 @@ FILLED: Final = 0.9
 """A new node has enough from this share of the mean on."""
 
 
-@dataclass(slots=True)
-class Outcome:
-    """The result of a planner's run.
+PASSES_MAX: Final = 4
+"""The most runs of the planner for one plan. A second one finds something to do if moves were left out, or if other
+mirrors than expected became heirs."""
 
-    state: after all moves.   moves: in order.   wave: of each, from 0.   bounds: of the soft goals, for figures.
-    stuck: by queue and node: why the copy cannot leave a node that it has to leave.
+
+@dataclass(slots=True)
+class Run:
+    """The result of one run of the planner.
+
+    state: after its moves, which `state.done` has in order.   bounds: of the soft goals, for figures.
+    stuck: by queue and node: why the copy cannot leave a node that it has to leave.   is_full: the limit of moves ended
+    the run.
     """
 
     state: State
-    moves: list[Done]
+    bounds: list[Bounds]
+    stuck: dict[tuple[int, int], str]
+    is_full: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The moves of a plan.
+
+    state: after all moves.   moves: in order, one for a queue.   wave: of each, from 0.   bounds, stuck: as in `Run`.
+    left: the number of queues that would have to move twice, and do not move.
+    """
+
+    state: State
+    moves: list[NetMove]
     wave: list[int]
     bounds: list[Bounds]
     stuck: dict[tuple[int, int], str] = field(default_factory=dict)
+    left: int = 0
 
 
 class Planner:
-    """One run of the planner; `run` returns its outcome."""
+    """One run of the planner.
 
-    def __init__(self, fleet: Fleet, settings: Settings) -> None:
+    origin: the fleet before the first run for the same plan; the fleet has its queues.
+    """
+
+    def __init__(self, fleet: Fleet, settings: Settings, origin: Fleet | None = None) -> None:
         self.state = State(fleet, settings)
         self._settings = settings
-        self._wave: list[int] = []
+        self._origin = fleet if origin is None else origin
+        self._moved = set[int]()
+        if origin is not None:
+            self._moved = set(np.flatnonzero(differing(origin, self.state)).tolist())
+            for queue in self._moved:
+                self.state.copied += copied_bytes(origin, self.state, queue)
         self._wave_moves = self._wave_bytes = 0
-        self._number = 0
         self._repairer = Repairer(self.state, settings, self.take)
         self._bounds: list[Bounds] = []
         self._capacity: list[Bounds] = []
 
     def take(self, *moves: Done) -> None:
-        """Record moves that belong together. Raises: Enough, and records none, if the plan would have too many."""
+        """Record moves that belong together. Raises: Enough, and records none, if the plan would have too many.
+
+        A queue counts as one move, and as none when it is where it was before the plan.
+        """
         settings, state = self._settings, self.state
-        if settings.max_moves is not None and len(state.done) + len(moves) > settings.max_moves:
+        queues = {done.queue for done in moves}
+        if settings.max_moves is not None and len(self._moved | queues) > settings.max_moves:
             raise Enough
         for done in moves:
             size = 0 if done.kind in ("promote", "drop") else int(state.fleet.size[done.queue])
@@ -82,17 +116,21 @@ class Planner:
                 self._next_wave()
             state.make(done)
             self._repairer.moved(done)
-            self._wave.append(self._number)
             self._wave_moves += 1
             self._wave_bytes += size
+        for queue in queues:
+            if is_moved(self._origin, state, queue):
+                self._moved.add(queue)
+            else:
+                self._moved.discard(queue)
 
     def _next_wave(self) -> bool:
-        self._number += bool(self._wave_moves)
         self._wave_moves = self._wave_bytes = 0
         return self.state.begin_wave()
 
-    def run(self) -> Outcome:
-        """Serve all goals of the mode, again and again until a round changes nothing. Returns: the outcome."""
+    def run(self) -> Run:
+        """Serve all goals of the mode, again and again until a round changes nothing."""
+        is_full = False
         try:
             for _ in range(ROUNDS_MAX):
                 before = len(self.state.done)
@@ -101,10 +139,10 @@ class Planner:
                 if len(self.state.done) == before and not self._next_wave():
                     break
         except Enough:
-            pass
+            is_full = True
         if not self._bounds:
             self._bounds = self._soft_bounds()
-        return Outcome(self.state, self.state.done, self._wave, self._bounds, dict(self._repairer.stuck))
+        return Run(self.state, self._bounds, dict(self._repairer.stuck), is_full)
 
     def _round(self) -> None:
         mode = self._settings.mode
@@ -160,7 +198,34 @@ class Planner:
 
 def planned(fleet: Fleet, settings: Settings) -> Outcome:
     """Plan the moves of a fleet."""
-    return Planner(fleet, settings).run()
+    return joined(fleet, settings, Planner(fleet, settings).run())
+
+
+def joined(fleet: Fleet, settings: Settings, run: Run) -> Outcome:
+    """Return a run's moves with one move for each queue, in an order in which each is legal.
+
+    The planner runs again on what they lead to, until it finds nothing more to do; so a plan of the planned is empty.
+    """
+    log: list[Done] = []
+    best: Outcome | None = None
+    rank: tuple[float, ...] = ()
+    for _ in range(PASSES_MAX):
+        log += run.state.done
+        state = State(fleet, settings)
+        found = scheduled(state, net_moves(fleet, run.state, log), settings)
+        outcome = Outcome(state, found.moves, found.wave, run.bounds, run.stuck, len(found.left))
+        if not run.is_full:
+            run = Planner(placed(fleet, state), settings, fleet).run()
+            if not run.state.done:
+                outcome.stuck = run.stuck
+                return outcome
+        value = objective(state, outcome.bounds if best is None else best.bounds)
+        if best is None or value < rank:
+            best, rank = outcome, value
+        if run.is_full:
+            break
+    assert best is not None
+    return best
 
 
 def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ CAPACITY_GOALS: Final = (
 )
 
 LOSS_LESS: Final = 1e-4
-"""A move is made only if it lowers the excess after a loss by more than this share of the node's limit."""
+"""A move is made only if it lowers the excess after a loss by more than this share of a node's capacity."""
 
 NO_NODE: Final = "no other node may have a copy of it"
 NO_ROOM: Final = "no node that may have a copy of it has room"
@@ -286,7 +286,7 @@ class Repairer:
         for node in state.synced_nodes(queue):
             if node == lost or not state.may_promote(queue, node) or not state.has_room(lost, node, vector):
                 continue
-            if state.loss_change("promote", queue, lost, node) < -LOSS_LESS * state.loss_limit[heir]:
+            if state.loss_change("promote", queue, lost, node) < -LOSS_LESS:
                 names = [state.fleet.nodes[each].node for each in (lost, heir)]
                 why = f"if {names[0]} were lost, {names[1]} would have more than it can bear"
                 self._make("promote", queue, lost, node, "failover", why)

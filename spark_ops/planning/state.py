@@ -8,7 +8,7 @@ worse; and it gives up no zone. Source: spark §3.3, §6.1-5.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -52,6 +52,23 @@ class Done:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The effect of a change of one queue's placement.
+
+    order: nodes with a copy after it, in order of members.   synced: those of them with all messages.   master, heir:
+    after it.   changes: loads by node and dimension.   gains: the part of them that comes before anything goes.
+    """
+
+    queue: int
+    order: tuple[int, ...]
+    synced: frozenset[int]
+    master: int
+    heir: int
+    changes: dict[int, list[float]]
+    gains: dict[int, list[float]]
+
+
 class State:
     """Loads by [dimension][node], and placements."""
 
@@ -63,7 +80,7 @@ class State:
         self.members = fleet.members.copy()
         self.synced = fleet.synced.copy()
         self.master_at = fleet.master_at.copy()
-        self.master = _masters(fleet)
+        self.master = masters_of(fleet)
         drained = settings.node if settings.mode == "drain-node" else None
         self.is_bad = [not row.is_up or row.is_draining or row.node == drained for row in fleet.nodes]
         self.may_lead = [not bad for bad in self.is_bad]
@@ -185,39 +202,76 @@ class State:
         for node, gain in ((target, cpu), (source, -cpu), (heir, 0.0)):
             extra = max(gain, 0.0) + (max(lead, 0.0) if node == heir else 0.0)
             if node >= 0 and load[node] + worst[node] + extra > limit[node]:
-                return self.loss_change(kind, queue, source, target) <= SLACK * limit[node]
+                return self.loss_change(kind, queue, source, target) <= SLACK
         return True
 
     def loss_change(self, kind: Kind, queue: int, source: int, target: int) -> float:
-        """Return by how many cores a move would raise `loss_excess`."""
-        lead = float(self.fleet.promote_cpu[queue])
+        """Return by which share of a node's capacity a move would raise `loss_excess`."""
         cpu = self.vector(kind, queue)[CPU]
+        return self._loss_change(queue, *self._led(kind, queue, source, target), {target: cpu, source: -cpu})
+
+    def effect_of(self, queue: int, master: int, adds: Sequence[int], drops: Sequence[int]) -> Effect:
+        """Return the effect of new copies, another master, and the loss of other copies, in this order."""
+        old_master = int(self.master[queue])
+        order = self.ring(queue)
+        changes: dict[int, list[float]] = {}
+        gains: dict[int, list[float]] = {}
+
+        def change(node: int, vector: Vector, sign: float) -> None:
+            total = changes.setdefault(node, [0.0] * len(vector))
+            gain = gains.setdefault(node, [0.0] * len(vector))
+            for dimension, amount in enumerate(vector):
+                total[dimension] += sign * amount
+                # Where a mirror costs more than its master, the old master's node gains load.
+                gain[dimension] += max(0.0, sign * amount)
+
+        for node in adds:
+            order.insert(order.index(old_master) or len(order), node)
+            change(node, self.vector("add", queue), 1.0)
+        if master != old_master:
+            change(master, self.vector("promote", queue), 1.0)
+            change(old_master, self.vector("promote", queue), -1.0)
+        for node in drops:
+            order.remove(node)
+            change(node, self.vector("drop", queue), -1.0)
+        synced = frozenset({*self.synced_nodes(queue), *adds}.difference(drops))
+        heir = next((node for node in order if node in synced and node != master), -1)
+        return Effect(queue, tuple(order), synced, master, heir, changes, gains)
+
+    def has_room_for(self, effect: Effect) -> bool:
+        """True if what comes breaks no hard limit, and none further, before anything goes."""
+        return all(
+            amount <= 0 or self.peak[dimension][node] + amount <= self.hard[dimension][node] * (1 + SLACK)
+            for node, gain in effect.gains.items()
+            for dimension, amount in enumerate(gain)
+        )
+
+    def loss_change_of(self, effect: Effect) -> float:
+        """Return by which share of a node's capacity a change would raise `loss_excess`."""
+        cpu = {node: change[CPU] for node, change in effect.changes.items()}
+        return self._loss_change(effect.queue, effect.master, effect.heir, cpu)
+
+    def _loss_change(self, queue: int, master: int, heir: int, cpu: Mapping[int, float]) -> float:
+        """Return the change of `loss_excess` if a queue gets that master and heir, and nodes so many cores more."""
+        lead = float(self.fleet.promote_cpu[queue])
         old_master = int(self.master[queue])
         old_heir = self.heir(queue, old_master)
-        master, heir = self._led(kind, queue, source, target)
-        load, limit = self.load[CPU], self.loss_limit
-        moved = {target: cpu, source: -cpu}
-        touched = [node for node in {target, heir, old_heir, source} if node >= 0 and not self.is_bad[node]]
-        before = sum(max(0.0, load[node] + self.worst[node] - limit[node]) for node in touched)
+        touched = [node for node in {*cpu, heir, old_heir} if node >= 0 and not self.is_bad[node]]
+        before = sum(self._lacks(node, self.worst[node]) for node in touched)
         self._shifted(old_heir, old_master, -lead)
         self._shifted(heir, master, lead)
         most = {node: float(self.shift[node].max()) for node in touched}
         self._shifted(heir, master, -lead)
         self._shifted(old_heir, old_master, lead)
-        after = sum(
-            max(0.0, load[node] + moved.get(node, 0.0) + most[node] - limit[node]) for node in touched
-        )
-        return after - before
+        return sum(self._lacks(node, most[node] + cpu.get(node, 0.0)) for node in touched) - before
+
+    def _lacks(self, node: int, more: float) -> float:
+        """Return the load above the limit that a node would have with so many cores more, as a share of its cores."""
+        return max(0.0, self.load[CPU][node] + more - self.loss_limit[node]) / self.capacity[CPU][node]
 
     def loss_excess(self) -> float:
-        """Return the cores that nodes would lack, all together, each after the loss that is worst for it."""
-        return sum(
-            max(0.0, load + most - limit)
-            for load, most, limit, bad in zip(
-                self.load[CPU], self.worst, self.loss_limit, self.is_bad, strict=True
-            )
-            if not bad
-        )
+        """Return the loads above limits of all nodes, each after the loss that is worst for it, as shares of cores."""
+        return sum(self._lacks(node, most) for node, most in enumerate(self.worst) if not self.is_bad[node])
 
     def _led(self, kind: Kind, queue: int, source: int, target: int) -> tuple[int, int]:
         """Return master and heir after a move."""
@@ -247,10 +301,6 @@ class State:
     def make(self, done: Done) -> None:
         """Apply a move to placements and loads."""
         kind, queue, source, target = done.kind, done.queue, done.source, done.target
-        lead = float(self.fleet.promote_cpu[queue])
-        old_master = int(self.master[queue])
-        old_heir = self.heir(queue, old_master)
-        synced = {*self.synced_nodes(queue), target}
         for dimension, amount in enumerate(self.vector(kind, queue)):
             if amount:
                 if target >= 0:
@@ -261,20 +311,35 @@ class State:
                 if gaining >= 0:
                     self.peak[dimension][gaining] += abs(amount)
         order, at = self._after(kind, queue, source, target)
-        width = self.members.shape[1]
-        self.members[queue] = order + [-1] * (width - len(order))
-        self.synced[queue] = [node in synced for node in order] + [False] * (width - len(order))
-        self.master_at[queue] = at
-        self.master[queue] = order[at]
-        heir = self.heir(queue, order[at])
-        if (old_master, old_heir) != (order[at], heir):
-            self._shifted(old_heir, old_master, -lead)
-            self._shifted(heir, order[at], lead)
-            for node in {old_heir, heir} - {-1}:
-                self.worst[node] = float(self.shift[node].max())
+        self._place(queue, order, order[at], {*self.synced_nodes(queue), target})
         if kind in ("copy", "move", "add"):
             self.copied += int(self.fleet.size[queue])
         self.done.append(done)
+
+    def apply(self, effect: Effect) -> None:
+        """Apply a change to placements and loads."""
+        for node, change in effect.changes.items():
+            for dimension, amount in enumerate(change):
+                self.load[dimension][node] += amount
+                self.peak[dimension][node] += effect.gains[node][dimension]
+        self._place(effect.queue, effect.order, effect.master, effect.synced)
+
+    def _place(self, queue: int, order: Sequence[int], master: int, synced: Collection[int]) -> None:
+        """Give a queue its copies and its master, and its heir what would come to it."""
+        lead = float(self.fleet.promote_cpu[queue])
+        old_master = int(self.master[queue])
+        old_heir = self.heir(queue, old_master)
+        rest = self.members.shape[1] - len(order)
+        self.members[queue] = [*order, *[-1] * rest]
+        self.synced[queue] = [*(node in synced for node in order), *[False] * rest]
+        self.master_at[queue] = order.index(master)
+        self.master[queue] = master
+        heir = self.heir(queue, master)
+        if (old_master, old_heir) != (master, heir):
+            self._shifted(old_heir, old_master, -lead)
+            self._shifted(heir, master, lead)
+            for node in {old_heir, heir} - {-1}:
+                self.worst[node] = float(self.shift[node].max())
 
     def copy(self) -> "State":
         """Return an independent copy of the state, to try moves on."""
@@ -294,7 +359,8 @@ class State:
         return before != self.peak
 
 
-def _masters(fleet: Fleet) -> Ints:
+def masters_of(fleet: Fleet) -> Ints:
+    """Return the node of each queue's master; -1: none."""
     places = np.arange(fleet.count)
     return np.where(fleet.master_at >= 0, fleet.members[places, fleet.master_at], -1).astype(np.int32)
 

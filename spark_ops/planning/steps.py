@@ -82,23 +82,15 @@ def check(move: Move) -> Placement:
     return after
 
 
-def steps_of(
-    move: Move, first: int, nodes: Mapping[str, NodeRow], *, after: str | None = None, has_epoch: bool = True
-) -> list[Step]:
-    """Return the steps of a move; their ids begin with s`first`.
-
-    after: the last step of an earlier move of the queue.   has_epoch: whether no earlier move promoted it.
-    Raises: NotPossible.
-    """
+def steps_of(move: Move, first: int, nodes: Mapping[str, NodeRow]) -> list[Step]:
+    """Return the steps of a move; their ids begin with s`first`. Raises: NotPossible."""
     check(move)
     queue, placement = move.queue, move.before
     enough = min(len(placement.synced), queue.want_mirrors + 1)
-    epoch = queue.epoch if has_epoch else None
-    pre = Pre(queue.uid, epoch, placement.master, (), max(enough, 1), MAX_LAG_OPS)
-    before = () if after is None else (after,)
-    base = Step("", "note", queue.vhost, queue.queue, None, None, move.reason, move.why, depends=before)
+    pre = Pre(queue.uid, queue.epoch, placement.master, (), max(enough, 1), MAX_LAG_OPS)
+    base = Step("", "note", queue.vhost, queue.queue, None, None, move.reason, move.why)
     steps = _Steps(base, first, pre, placement)
-    depends = (*before, *(_copy(steps, queue, nodes, node) for node in move.adds))
+    depends = tuple(_copy(steps, queue, nodes, node) for node in move.adds)
     placement = steps.placement
     if move.master != placement.master:
         source = placement.master

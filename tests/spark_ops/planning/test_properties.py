@@ -56,7 +56,7 @@ def test_no_hard_goal_is_more_violated_than_before(rows: ClusterRows, mode: str)
     found = outcome(rows, asked)
     before = State(found.state.fleet, asked)
     old, new = objective(before, []), objective(found.state, [])
-    may_cost = any(done.reason in ("drain", "copies") for done in found.moves)
+    may_cost = any(move.may_cost for move in found.moves)
     for at, (one, other) in enumerate(zip(old, new, strict=True)):
         if at == 4 and may_cost:
             continue
@@ -67,16 +67,13 @@ def test_no_hard_goal_is_more_violated_than_before(rows: ClusterRows, mode: str)
 
 @MANY
 @given(clusters(with_oddities=False))
-def test_each_move_makes_the_plan_better(rows: ClusterRows) -> None:
-    """spark §6.3, §6.10: the objective falls with each move, in order of the goals; more moves are never worse."""
+def test_more_moves_make_no_plan_worse(rows: ClusterRows) -> None:
+    """spark §6.3, §6.10: of two plans the one that may have more moves is never worse, in order of the goals."""
     found = outcome(rows)
-    asked = FREE
     states = []
     for count in range(len(found.moves) + 1):
-        part = outcome(rows, replace(asked, max_moves=count))
-        # Those that belong together come all or not at all: of nine queues at most.
-        assert count - 8 <= len(part.moves) <= count
-        assert part.moves == found.moves[: len(part.moves)]
+        part = outcome(rows, replace(FREE, max_moves=count))
+        assert len(part.moves) <= count
         states.append(objective(part.state, found.bounds))
     for one, other in pairwise(states):
         assert other <= tuple(value + 1e-4 * max(1.0, abs(value)) for value in one)
@@ -88,9 +85,7 @@ def test_zones_are_kept(rows: ClusterRows) -> None:
     """spark §6.4: in full mode no queue has copies in fewer zones afterwards, unless it left a node it had to."""
     zone = {row.node: row.zone for row in rows.nodes}
     found = outcome(rows)
-    drained = {
-        found.state.fleet.row(done.queue).uid for done in found.moves if done.reason in ("drain", "copies")
-    }
+    drained = {found.state.fleet.row(move.queue).uid for move in found.moves if move.may_cost}
     changed = after(rows, plan(rows))
     for old, new in zip(rows.queues, changed.queues, strict=True):
         if old.uid not in drained:
@@ -208,7 +203,7 @@ def test_the_order_of_rows_changes_nothing(rows: ClusterRows, random: object, se
     named = _renamed(rows)
     renamed = outcome(named, asked)
     assert renamed.moves == [
-        replace(done, why=renamed.moves[at].why) for at, done in enumerate(outcome(rows, asked).moves)
+        replace(move, why=renamed.moves[at].why) for at, move in enumerate(outcome(rows, asked).moves)
     ]
 
 
@@ -265,7 +260,10 @@ def test_loads_and_capacities_scale_together(rows: ClusterRows, factor: float) -
     )
 
     def moves(which: ClusterRows) -> list[tuple[object, ...]]:
-        return [(done.kind, done.queue, done.source, done.target) for done in outcome(which, asked).moves]
+        return [
+            (move.queue, move.source, move.target, move.adds, move.drops)
+            for move in outcome(which, asked).moves
+        ]
 
     assert moves(scaled) == moves(rows)
 
