@@ -38,12 +38,15 @@ class Bounds:
     """The limits of a goal in this fleet: by node, the most load, and the load above which moves are made.
 
     They are measured anew only after moves for hard goals; so no move for a soft goal can make it easier.
+    unit: by node, the load that counts as 1: its capacity, or the mean load where no capacity is known. So loads of
+    different kinds can be compared and added.
     """
 
     goal: SoftGoal
     limit: list[float]
     act: list[float]
     mean: list[float]
+    unit: list[float]
 
     def excess(self, state: State, node: int) -> float:
         """Return a node's load above its limit; 0 if it is below."""
@@ -56,12 +59,21 @@ class Bounds:
             load[node] > self.act[node] * (1 + SLACK) for node, bad in enumerate(state.is_bad) if not bad
         )
 
-    def objective(self, state: State) -> float:
-        """Return the sum of squared loads above limits, so that one node far above is worse than two a little above."""
-        capacity = state.capacity[self.goal.dimension]
-        return sum(
-            self.excess(state, node) ** 2 / capacity[node] for node, bad in enumerate(state.is_bad) if not bad
+    def above(self, state: State) -> float:
+        """Return the sum of loads above limits, each as a share of its node's unit."""
+        found = sum(
+            self.excess(state, node) / self.unit[node] for node, bad in enumerate(state.is_bad) if not bad
         )
+        return round(found, 6)
+
+    def objective(self, state: State) -> float:
+        """Return the sum of squared loads above limits, so that one node far above is worse than two a little above.
+
+        Loads are shares of the nodes' units; a node with a unit twice the mean counts twice.
+        """
+        good = [node for node, bad in enumerate(state.is_bad) if not bad]
+        mean = sum(self.unit[node] for node in good) / max(1, len(good))
+        return round(sum(self.excess(state, node) ** 2 / (self.unit[node] * mean) for node in good), 9)
 
 
 def bounds_of(goal: SoftGoal, state: State) -> Bounds:
@@ -85,7 +97,14 @@ def bounds_of(goal: SoftGoal, state: State) -> Bounds:
             if goal.dimension == MASTERS:
                 limit[node] = max(goal.stop_at * mean, least)
                 act[node] = max(goal.act_above * mean, least, goal.floor)
-    return Bounds(goal, limit, act, means)
+    return Bounds(goal, limit, act, means, units_of(state, goal.dimension, means))
+
+
+def units_of(state: State, dimension: int, means: Sequence[float]) -> list[float]:
+    """Return the load of each node that counts as 1: its capacity, or where none is known the mean load, if any."""
+    if state.has_capacity[dimension]:
+        return state.capacity[dimension]
+    return [mean if mean > 0 else 1.0 for mean in means]
 
 
 class Balancer:

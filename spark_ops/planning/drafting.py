@@ -16,6 +16,7 @@ from spark_ops.planning.milp import polished
 from spark_ops.planning.net_moves import NetMove
 from spark_ops.planning.plan import Step
 from spark_ops.planning.planner import Outcome, objective, planned
+from spark_ops.planning.repair import capacity_bounds
 from spark_ops.planning.rows import ClusterRows, NodeRow
 from spark_ops.planning.state import State
 from spark_ops.planning.steps import Move, NotPossible, steps_of, summary_of
@@ -24,6 +25,8 @@ from spark_ops.planning.times import iso
 TOOL: Final = "1"
 Note: TypeAlias = tuple[str, str | None, str | None, str | None, str]
 """A piece of advice: reason, vhost, queue, node, text."""
+
+HARD_GOALS: Final = ("drain", "copies", "zones", "capacity", "failover")
 
 NOTES_MAX: Final = 50
 """The most notes about single queues; one more note gives the number of the others."""
@@ -151,12 +154,20 @@ def score(state: State, bounds: list[Bounds]) -> int:
     return round(min(found, 40.0) if any(objective(state, [])) else found)
 
 
+def _hard_figures(state: State) -> tuple[float, ...]:
+    """Return copies to be moved, missing or surplus ones, queues without a zone, and shares of capacities above limits.
+
+    The shares of all nodes are added: 0.5 is half of a node's cores, or of its memory; now, and after a loss.
+    """
+    stranded, lacking, zones, _, lost = objective(state, [])
+    return stranded, lacking, zones, round(sum(each.above(state) for each in capacity_bounds(state)), 6), lost
+
+
 def _goals(before: State, outcome: Outcome, settings: Settings) -> list[dict[str, Any]]:
     after = outcome.state
-    names = ("drain", "copies", "zones", "capacity", "failover")
     found: list[dict[str, Any]] = [
         {"id": name, "kind": "hard", "before": old, "after": new, "met": new == 0}
-        for name, old, new in zip(names, objective(before, []), objective(after, []), strict=True)
+        for name, old, new in zip(HARD_GOALS, _hard_figures(before), _hard_figures(after), strict=True)
     ]
     for each in outcome.bounds:
         is_met = all(

@@ -229,10 +229,10 @@ def joined(fleet: Fleet, settings: Settings, run: Run) -> Outcome:
 
 
 def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:
-    """Return the values that a plan makes smaller, the most important first: compared from left to right, rounded.
+    """Return the values that a plan makes smaller, the most important first: compared from left to right.
 
     In order: copies on nodes that have to be left, missing and surplus copies, missing zones, loads above hard limits,
-    loads above them after a loss, and each soft goal.
+    loads above them after a loss, and each soft goal. Loads of all kinds are shares of capacities.
     """
     fleet = state.fleet
     there = state.members >= 0
@@ -240,8 +240,8 @@ def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:
     stranded = float(sum(state.load[COPIES][node] for node in bad))
     has_more = (there.sum(axis=1) - fleet.want - 1) * (fleet.want > 0)
     lacking = float(np.where(has_more > 0, has_more, -has_more)[state.master >= 0].sum())
-    hard = sum(each.objective(state) for each in capacity_bounds(state))
-    found = (
+    hard = round(sum(each.objective(state) for each in capacity_bounds(state)), 9)
+    return (
         stranded,
         lacking,
         float(zone_deficit(state)),
@@ -249,4 +249,3 @@ def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:
         state.loss_excess(),
         *(each.objective(state) for each in bounds),
     )
-    return tuple(round(value, 6) for value in found)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_ops.planning.balance import Bounds, fits
+from spark_ops.planning.balance import Bounds, fits, units_of
 from spark_ops.planning.coldest import Coldest
 from spark_ops.planning.goals import COPIES, CPU, DISK, MEMORY, Settings, SoftGoal
 from spark_ops.planning.state import SLACK, Done, Kind, State
@@ -37,7 +37,10 @@ def capacity_bounds(state: State) -> list[Bounds]:
         count = max(1, sum(not bad for bad in state.is_bad))
         load = state.load[goal.dimension]
         mean = sum(value for value, bad in zip(load, state.is_bad, strict=True) if not bad) / count
-        found.append(Bounds(goal, limit, limit, [mean] * len(limit)))
+        means = [mean] * len(limit)
+        # Copies have no capacity but their limit.
+        unit = limit if goal.dimension == COPIES else units_of(state, goal.dimension, means)
+        found.append(Bounds(goal, limit, limit, means, unit))
     return found
 
 

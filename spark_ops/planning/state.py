@@ -90,7 +90,7 @@ class State:
         ]
         self.has_zones = len({int(zone) for zone in fleet.zones if zone >= 0}) > 1
         self.zone = fleet.zones.tolist()
-        self.capacity = _capacities(fleet)
+        self.capacity, self.has_capacity = _capacities(fleet)
         self.hard = _hard_limits(fleet, settings)
         self.load = _loads(fleet, self.master)
         self.peak = [column.copy() for column in self.load]
@@ -271,7 +271,8 @@ class State:
 
     def loss_excess(self) -> float:
         """Return the loads above limits of all nodes, each after the loss that is worst for it, as shares of cores."""
-        return sum(self._lacks(node, most) for node, most in enumerate(self.worst) if not self.is_bad[node])
+        found = sum(self._lacks(node, most) for node, most in enumerate(self.worst) if not self.is_bad[node])
+        return round(found, 6)
 
     def _led(self, kind: Kind, queue: int, source: int, target: int) -> tuple[int, int]:
         """Return master and heir after a move."""
@@ -365,9 +366,10 @@ def masters_of(fleet: Fleet) -> Ints:
     return np.where(fleet.master_at >= 0, fleet.members[places, fleet.master_at], -1).astype(np.int32)
 
 
-def _capacities(fleet: Fleet) -> list[list[float]]:
-    """Return the capacities by dimension; 1 where no limit is known, so that absolute values are compared."""
+def _capacities(fleet: Fleet) -> tuple[list[list[float]], list[bool]]:
+    """Return the capacities by dimension, 1 where they are not known, and whether they are known."""
     found = []
+    known = []
     for dimension in range(len(DIMENSIONS)):
         match dimension:
             case 0:
@@ -382,7 +384,8 @@ def _capacities(fleet: Fleet) -> list[list[float]]:
         found.append(
             [value if value > 0 else most for value in column] if most > 0 else [1.0] * len(fleet.nodes)
         )
-    return found
+        known.append(most > 0)
+    return found, known
 
 
 def _hard_limits(fleet: Fleet, settings: Settings) -> list[list[float]]:

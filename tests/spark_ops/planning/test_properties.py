@@ -62,7 +62,7 @@ def test_no_hard_goal_is_more_violated_than_before(rows: ClusterRows, mode: str)
             continue
         if at == 2 and may_cost:
             continue  # a copy that came may be in a zone that is there already: then it lacks another one
-        assert other <= one + 1e-5, (at, old, new)
+        assert other <= one + 1e-6, (at, old, new)
 
 
 @MANY
@@ -76,7 +76,7 @@ def test_more_moves_make_no_plan_worse(rows: ClusterRows) -> None:
         assert len(part.moves) <= count
         states.append(objective(part.state, found.bounds))
     for one, other in pairwise(states):
-        assert other <= tuple(value + 1e-4 * max(1.0, abs(value)) for value in one)
+        assert other <= tuple(value + 1e-6 for value in one)
 
 
 @MANY
