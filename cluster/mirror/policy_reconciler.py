@@ -98,8 +98,9 @@ class Nodes:
 
 
 def is_mirrored(record: QueueRecord, settings: QueueSettings) -> bool:
-    """True if the queue should have a view, even if it is one of a single node (§9.3)."""
-    return record.exclusive_owner is None and (record.type == "quorum" or settings.ha_mode is not None)
+    """True if the queue should have a view, even if it is one of a single node (§9.3), or while a plan moves it."""
+    is_wanted = record.type == "quorum" or settings.ha_mode is not None or bool(record.placement)
+    return record.exclusive_owner is None and is_wanted
 
 
 class PolicyReconciler:

@@ -238,7 +238,7 @@ def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:
     there = state.members >= 0
     bad = [node for node, is_bad in enumerate(state.is_bad) if is_bad]
     stranded = float(sum(state.load[COPIES][node] for node in bad))
-    has_more = (there.sum(axis=1) - fleet.want - 1) * (fleet.want > 0)
+    has_more = there.sum(axis=1) - fleet.want - 1
     lacking = float(np.where(has_more > 0, has_more, -has_more)[state.master >= 0].sum())
     hard = round(sum(each.objective(state) for each in capacity_bounds(state)), 9)
     return (

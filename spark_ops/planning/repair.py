@@ -125,8 +125,6 @@ class Repairer:
         fleet = state.fleet
         if not fleet.movable[queue]:
             self.stuck[queue, node] = fleet.why_not.get(queue, "it may not be moved")
-        elif fleet.want[queue] < 1:
-            self.stuck[queue, node] = "it is not mirrored, and what has one copy cannot be moved"
         elif not self._settings.with_copies:
             self.stuck[queue, node] = "the plan was to have no copies"
         elif not self._can_spare(queue, node):
@@ -205,7 +203,7 @@ class Repairer:
         state = self._state
         fleet = state.fleet
         have = (state.members >= 0).sum(axis=1)
-        surplus = (have > fleet.want + 1) & (fleet.want > 0) & fleet.movable & (state.master >= 0)
+        surplus = (have > fleet.want + 1) & fleet.movable & (state.master >= 0)
         for queue in np.flatnonzero(surplus).tolist():
             ring, master = state.ring(queue), int(state.master[queue])
             for _ in range(int(have[queue]) - int(fleet.want[queue]) - 1):

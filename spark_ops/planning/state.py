@@ -176,7 +176,7 @@ class State:
 
     def may_drop(self, queue: int) -> bool:
         """True if there are enough synchronised copies, so that one may go when another has come."""
-        return int(self.synced[queue].sum()) > int(self.fleet.want[queue]) > 0
+        return int(self.synced[queue].sum()) > int(self.fleet.want[queue])
 
     def has_room(self, source: int, target: int, vector: Vector) -> bool:
         """True if a move breaks no hard limit, and none further, even while both nodes have the copy."""

@@ -64,8 +64,6 @@ def check(move: Move) -> Placement:
     after = before
     if queue.is_exclusive:
         raise NotPossible("it belongs to one connection, and stays where that is")
-    if not queue.want_mirrors and move.adds:
-        raise NotPossible("it is not mirrored, and what has one copy cannot be moved")
     try:
         for node in move.adds:
             after = after.added(node).filled(node)

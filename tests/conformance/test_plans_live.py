@@ -81,9 +81,9 @@ def ask(
     return api.post("/mirroring/plan-step", {**body, "uid": row["uid"], "from": source, "to": to, "pre": pre})
 
 
-def until_done(api: HttpApi, action: str, **nodes: str) -> None:
+def until_done(api: HttpApi, action: str, least: int = 2, **nodes: str) -> None:
     def is_done() -> bool:
-        return succeeds(ask(api, action, **nodes))["state"] in ("done", "skipped")  # type: ignore[arg-type]
+        return succeeds(ask(api, action, least=least, **nodes))["state"] in ("done", "skipped")
 
     eventually(is_done, 60.0)
 
@@ -137,6 +137,44 @@ def test_copies_move_under_load_and_a_node_dies(cluster: Cluster) -> None:
     publisher.join(30.0)
     assert not publisher.is_alive()
     assert sorted(bodies_of(first)) == publisher.confirmed
+
+
+def test_the_only_copy_moves_under_load(cluster: Cluster) -> None:
+    """A queue without a policy is mirrored for as long as a plan moves it: to each node, and back."""
+    first = managed(cluster)[0]
+    api, names = HttpApi(first), sorted(node.name for node in cluster.nodes)
+    assert api.put(f"/queues/%2F/{QUEUE}", {"durable": True, "node": first.name}).status == 201
+    eventually(lambda: row_of(api)["ring"] == [first.name])
+    succeeds(api.put("/mirroring/plan-lock", {**PLAN, "ttl_s": 600}))
+    publisher, watcher = Publisher(first), Watcher(api)
+    publisher.start()
+    eventually(lambda: len(publisher.confirmed) > 100)
+    watcher.start()
+    for target in (*(name for name in names if name != first.name), first.name):
+        [master] = row_of(api)["ring"]
+        epoch = row_of(api)["epoch"]
+        until_done(api, "add_mirror", 1, to=target)
+        assert row_of(api)["epoch"] > epoch
+        until_done(api, "wait_synced", 1, to=target)
+        until_done(api, "promote", 1, to=target)
+        until_done(api, "drop_mirror", 1, source=master)
+        eventually(lambda target=target: is_alone(api, target))
+    watcher.is_over.set()
+    watcher.join()
+    assert watcher.looks > 10
+    assert watcher.least == 1
+    before = len(publisher.confirmed)
+    eventually(lambda: len(publisher.confirmed) > before + 50)
+    publisher.is_over.set()
+    publisher.join(30.0)
+    assert not publisher.is_alive()
+    assert sorted(bodies_of(first)) == publisher.confirmed
+
+
+def is_alone(api: HttpApi, node: str) -> bool:
+    """True if the queue has one copy, there, and is not mirrored any more."""
+    found = succeeds(api.get(f"/queues/%2F/{QUEUE}"))
+    return row_of(api)["ring"] == [node] and not found.get("slave_nodes") and found["node"] == node
 
 
 def until_full(api: HttpApi, names: set[str]) -> None:

@@ -225,6 +225,57 @@ def test_apply_and_rollback_under_load(
     print(f"{total} confirmed, 0 lost, {watcher.looks} looks")
 
 
+def test_the_only_copy_moves_and_returns(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """spark §6.1, §6.12: a queue that no policy mirrors; its steps know one epoch until its master has moved."""
+    nodes = managed(cluster)
+    one, two, _ = (node.name for node in nodes)
+    api = HttpApi(nodes[1])
+    delete_queues(cluster[0], "alone")
+    assert api.put("/queues/%2F/alone", {"durable": True, "node": one}).status == 201
+    monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SPARK_OPS_URL", " ".join(node.management_url for node in nodes))
+    publisher = Publisher(cluster, "alone", 0)
+    publisher.start()
+    try:
+        wait_until(lambda: len(publisher.confirmed) > 100, "load")
+        plan = _plan_of_one(rows(api), "alone", two)
+        path, undo = tmp_path / "plan.json", tmp_path / "undo.json"
+        path.write_text(plans.written(_document(plan)))
+        assert main(["apply", str(path), "--yes", "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert set(shown["steps"].values()) <= {"done", "skipped"}
+        wait_until(lambda: shape(rows(api))["alone"] == (two, frozenset({two})), "on the other node")
+        assert main(["rollback", plan.plan_id[7:17], "-o", str(undo)]) == 0
+        assert main(["apply", str(undo), "--yes"]) == 0
+        wait_until(lambda: shape(rows(api))["alone"] == (one, frozenset({one})), "as it was")
+        wait_until(lambda: not api.get("/queues/%2F/alone").json.get("slave_nodes"), "not mirrored")
+    finally:
+        publisher.is_stopping = True
+        publisher.join(60)
+    assert set(publisher.confirmed) <= set(taken(cluster, "alone"))
+
+
+def _plan_of_one(current: ClusterRows, name: str, target: str) -> plans.Plan:
+    """The plan that brings a queue's only copy to a node."""
+    row = next(row for row in current.queues if row.queue == name)
+    move = Move(row, placement_of(row), target, (target,), (row.master,), "drain", "n1 is to be emptied")
+    steps = steps_of(move, 1, {each.node: NodeRow(each.node) for each in current.nodes})
+    document = plans.build(
+        cluster=current.cluster,
+        now=time.time(),
+        mode="full",
+        inputs={"view_id": current.view_id, "topology_hash": current.topology_hash},
+        goals=[],
+        summary={"promotions": 1, "copies": 1, "bytes": 0},
+        nodes=[],
+        waves=waves_of([steps], moves_max=2, bytes_max=1 << 30),
+        steps=steps,
+    )
+    return plans.parse_document(document)
+
+
 def test_killed_and_resumed(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ def suggested_nodes(
         case "nodes", tuple(names):
             return _named(names, master, kept, synced, candidates)
         case _:
-            return master, ()
+            return master, tuple(node for node in (*kept, *others) if node in placement)
 
 
 def first_nodes(

@@ -122,6 +122,11 @@ class MirroredQueues:
             return StepOutcome("missing", "there is no such queue")
         verdict = judged(queue, command, self._settings(topology, queue), self._members.by_name)
         view = queue.view
+        if verdict.is_first:
+            home = self._members.by_name[queue.home]
+            # Its epoch is none that the queue ever had.
+            version = max(queue.ring_version, queue.mastership)
+            view = created(version, [(home.name, home.incarnation)], queue.copy)
         if view is None or (verdict.change is None and verdict.placement == queue.placement):
             return verdict.outcome
         if verdict.change is not None:

@@ -25,12 +25,13 @@ class Verdict:
     """The judgement of a step.
 
     outcome: the result, provided that the change can be made.   change: of the view; None: none.
-    placement: of the queue from now on.
+    placement: of the queue from now on.   is_first: the queue, which has no view, gets one of its home alone.
     """
 
     outcome: StepOutcome
     change: ViewChange | None
     placement: tuple[str, ...]
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def judged(
     """Return the verdict on a step. The queue is the one that is meant; its plan has the lock."""
     view = record.view
     if view is None:
-        return Verdict(StepOutcome("stale", "the queue is not mirrored"), None, record.placement)
+        return _alone(record, command, members)
     case = _Case(record, view, command, settings, members, synced_nodes(view))
     if view.state != "live":
         return case.waiting("the queue has no master now")
@@ -113,10 +114,42 @@ def placement_to_keep(
         candidates,
     )
     wanted = {master, *others}
-    leaves_choice = record.type == "quorum" or settings.ha_mode == "exactly"
+    leaves_choice = record.type == "quorum" or settings.ha_mode in ("exactly", None)
     # A node that is down may come back, and would be chosen only because of the placement.
     is_said = placed == wanted or wanted.issuperset(record.placement) or not leaves_choice
     return () if is_said and placed & wanted <= synced else record.placement
+
+
+# --- a queue without mirrors ---
+
+
+def _alone(record: QueueRecord, command: TakePlanStep, members: Mapping[str, ClusterMember]) -> Verdict:
+    """Return the verdict on a step for a queue without a view. To add a copy begins with a view of its home alone."""
+    home, target = record.home, command.target
+    if command.action == "drop_mirror":
+        if command.source != home:
+            return Verdict(StepOutcome("skipped", f"{command.source} has no copy"), None, record.placement)
+        reason = f"{home} is the master"
+    elif target == home:
+        return Verdict(StepOutcome("skipped", f"{home} has the only copy"), None, record.placement)
+    elif command.action != "add_mirror":
+        reason = f"{target} has no synchronised copy"
+    elif record.exclusive_owner is not None:
+        reason = "it is exclusive"
+    elif home not in members or not members[home].is_up:
+        return Verdict(StepOutcome("waiting", "the queue has no master now"), None, record.placement)
+    elif command.epoch is not None and command.epoch != record.mastership:
+        reason = f"the master has changed: epoch {command.epoch} is {record.mastership} now"
+    elif command.master and command.master != home:
+        reason = f"the master is {home}, not {command.master}"
+    elif command.min_synced > 1 or not {home}.issuperset(command.synced):
+        reason = "the queue has one copy"
+    elif target not in candidate_nodes(members.values(), record, (home,)):
+        reason = f"{target} is down, or takes no copies"
+    else:
+        started = StepOutcome("started", f"{home} begins a ring")
+        return Verdict(started, None, tuple(sorted((home, target))), is_first=True)
+    return Verdict(StepOutcome("stale", reason), None, record.placement)
 
 
 # --- the actions ---
@@ -159,8 +192,8 @@ def _unwelcome(case: _Case, target: str) -> str | None:
     """Return why a node can have no copy of the queue; None if it can."""
     record, settings = case.record, case.settings
     current = [member.node for member in case.view.ring]
-    if record.type != "quorum" and settings.ha_mode is None:
-        return "its policy wants no mirrors"
+    if record.type != "quorum" and settings.ha_mode is None and not record.placement:
+        return "its policy wants no mirrors"  # those that it has are about to go
     names = settings.ha_params if settings.ha_mode == "nodes" and record.type != "quorum" else None
     if isinstance(names, tuple) and target not in names:
         return f"its policy names its nodes, and not {target}"
@@ -206,7 +239,9 @@ def _drop(case: _Case) -> Verdict:
 def _broken(case: _Case, left: Collection[str]) -> str | None:
     """Return the condition of a step that does not hold, or None.   left: nodes with a synchronised copy after it."""
     command, view = case.command, case.view
-    if command.epoch is not None and command.epoch != view.since:
+    # Until its master changes, a queue that a plan mirrors has the epoch of the time before, too.
+    is_same = command.epoch == case.record.mastership and case.record.placement
+    if command.epoch is not None and command.epoch != view.since and not is_same:
         return f"the master has changed: epoch {command.epoch} is {view.since} now"
     if command.master and command.master != view.master_node:
         return f"the master is {view.master_node}, not {command.master}"

@@ -480,6 +480,20 @@ def test_a_placement_is_followed() -> None:
     assert world.shape() == "A|C"
 
 
+def test_a_placement_mirrors_a_queue_of_which_no_policy_wants_mirrors() -> None:
+    """spark §3.4: while a plan moves the only copy; the queue has a view for that time only, on the node it is then."""
+    world = World("abcd")
+    world.add(queue())
+    world.run(1)
+    assert world.records["uid-q"].view is None
+    placed(world, "a", "c")
+    world.run(3)
+    assert world.shape() == "A|C"
+    placed(world)
+    world.run(3)
+    assert world.records["uid-q"].view is None
+
+
 def test_a_placed_copy_is_made_again() -> None:
     world = World("abcd")
     world.set_policy(exactly(2))

@@ -27,7 +27,7 @@ def _document() -> dict[str, Any]:
     """With a promotion, a copy, a copy of a master, and a note."""
     names = ["a", "b", "c", "d"]
     queues = [queue(f"q{n}", "a", "b", cpu=1.0, size=5e6, memory=1e6) for n in range(6)]
-    queues += [queue("alone", "a")]
+    queues += [queue("alone", "a", is_exclusive=True)]
     rows = cluster([node(name, is_draining=name == "a") for name in names], queues)
     return draft(rows, FREE, now=NOW)
 

@@ -376,6 +376,31 @@ def test_a_balanced_cluster_needs_no_plan() -> None:
 
 def test_what_is_one_too_many_goes_from_where_it_has_to_leave() -> None:
     """No copy comes for one that has to leave while another one, which could stay, is given up."""
-    found = plan(ONE_TOO_MANY)
-    assert [step.source for step in found.steps if step.action == "drop_mirror"] == ["n0"]
-    assert not [step for step in found.steps if step.action == "add_mirror"]
+    found = [step for step in plan(ONE_TOO_MANY).steps if step.queue == "q3"]
+    assert [step.source for step in found if step.action == "drop_mirror"] == ["n0"]
+    assert not [step for step in found if step.action == "add_mirror"]
+
+
+def test_the_only_copy_of_a_queue_moves() -> None:
+    """spark §6.1: off a node that is drained, and from a hot node; the new copy has all before the old one goes."""
+    names = ["a", "b", "c"]
+    queues = [queue(f"q{n}", "a", cpu=1.0, size=5e6, memory=5e6) for n in range(6)]
+    rows = cluster_of([node(name) for name in names], queues)
+    drained = plan(rows, replace(FREE, mode="drain-node", node="a"))
+    assert [step.action for step in drained.steps] == [
+        "add_mirror",
+        "wait_synced",
+        "promote",
+        "drop_mirror",
+    ] * 6
+    assert not [row for row in after(rows, drained).queues if "a" in row.ring]
+    even = after(rows, plan(rows)).queues
+    assert sorted(row.master for row in even) == ["a", "a", "b", "b", "c", "c"]
+    assert all(row.ring == row.synced == (row.master,) for row in even)
+    assert plan(rows, replace(FREE, with_copies=False)).waves == ()
+
+
+def test_what_an_aborted_plan_leaves_of_an_only_copy_is_dropped() -> None:
+    rows = cluster_of([node("a"), node("b")], [queue("q", "a", "b", want_mirrors=0)])
+    (step,) = plan(rows).steps
+    assert (step.action, step.source) == ("drop_mirror", "b")

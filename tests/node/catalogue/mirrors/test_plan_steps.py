@@ -33,6 +33,7 @@ from node.catalogue.mirrors.views import (
     MirrorSynced,
     TookOver,
     TransferMaster,
+    Unmirror,
     ViewChange,
 )
 from node.catalogue.policy import queue_settings
@@ -315,8 +316,94 @@ def test_what_is_not_mirrored() -> None:
     cluster = Cluster()
     cluster.do(SetPolicy("/", "ha", ".*", {"max-length": 5}))
     cluster.do(DeclareQueue("/", "r", "2", home=A))
-    command = TakePlanStep("p", "s1", 10, "add_mirror", "/", "r", "2", "", B)
-    assert cluster.do(command) == StepOutcome("stale", "the queue is not mirrored")
+    command = TakePlanStep("p", "s1", 10, "promote", "/", "r", "2", "", B)
+    assert cluster.do(command) == StepOutcome("stale", f"{B} has no synchronised copy")
+
+
+class Alone(Cluster):
+    """The cluster with a queue that no policy mirrors, with its master on A."""
+
+    def __init__(self) -> None:
+        CatalogueCluster.__init__(self, *NODES)
+        self.do(DeclareQueue("/", "q", "1", durable=True, home=A))
+        self.do(TakePlanLock("p", "o", 0, 1000))
+        self.catalogue.take_events()
+
+    def step(self, action: str, node: str, **others: Any) -> StepOutcome:
+        """As for other queues, which have a view."""
+        if self.queue.view is None:
+            others = {"epoch": self.queue.mastership, "master": self.queue.home, **others}
+            return self._first(action, node, others)
+        return super().step(action, node, **others)
+
+    def _first(self, action: Any, node: str, pre: dict[str, Any]) -> StepOutcome:
+        target, source = ("", node) if action == "drop_mirror" else (node, "")
+        outcome = self.do(TakePlanStep("p", "s1", 10, action, "/", "q", "1", source, target, **pre))
+        assert isinstance(outcome, StepOutcome)
+        return outcome
+
+
+def test_the_only_copy_moves() -> None:
+    """The plan's steps have the epoch of the time before the queue was mirrored, until its master changes."""
+    cluster = Alone()
+    epoch = cluster.queue.mastership
+    assert cluster.step("add_mirror", B).state == "started"
+    assert (cluster.nodes, cluster.queue.placement) == ([A], (A, B))
+    assert cluster.view.since > epoch
+    [event] = cluster.catalogue.take_events()
+    assert isinstance(event, ViewChanged)
+    assert (event.before.view, event.cause) == (None, "plan:p:s1")
+    assert cluster.step("add_mirror", B, epoch=epoch) == StepOutcome("done")
+    assert cluster.step("wait_synced", B, epoch=epoch).state == "waiting"
+    assert cluster.step("promote", B, epoch=epoch).state == "stale"
+    cluster.synchronise(B)
+    assert cluster.step("promote", B, epoch=epoch, synced=(B,)) == StepOutcome("done")
+    assert cluster.step("drop_mirror", A, epoch=epoch).state == "stale"
+    cluster.view_change(TookOver(cluster.view.since))
+    assert cluster.step("drop_mirror", A, synced=(B,)) == StepOutcome("done")
+    assert (cluster.nodes, cluster.queue.placement) == ([B], ())
+    cluster.erase(A)
+    cluster.view_change(Unmirror(cluster.view.master, cluster.view.version))
+    assert (cluster.queue.view, cluster.queue.home) == (None, B)
+    for action, node in (("add_mirror", B), ("wait_synced", B), ("promote", B), ("drop_mirror", A)):
+        assert cluster.step(action, node, epoch=epoch, master=A).state == "skipped"
+
+
+def test_a_ring_for_a_plan_ends_when_the_new_copy_is_given_up_or_lost() -> None:
+    for is_lost in (False, True):
+        cluster = Alone()
+        cluster.step("add_mirror", B)
+        cluster.step("add_mirror", B)
+        if is_lost:
+            cluster.synchronise(B)
+            cluster.down(B)
+            cluster.erase(B)
+        else:
+            assert cluster.step("drop_mirror", B) == StepOutcome("done")
+        assert (cluster.nodes, cluster.queue.placement) == ([A], ())
+
+
+@pytest.mark.parametrize(
+    ("node", "pre"),
+    [
+        (B, {"epoch": 99}),
+        (B, {"master": C}),
+        (B, {"synced": (A, B)}),
+        (B, {"min_synced": 2}),
+        ("e@h", {}),
+    ],
+)
+def test_an_only_copy_that_is_not_as_the_plan_says(node: str, pre: dict[str, Any]) -> None:
+    cluster = Alone()
+    assert cluster.step("add_mirror", node, **pre).state == "stale"
+    assert cluster.queue.view is None
+    assert not cluster.catalogue.take_events()
+
+
+def test_an_only_copy_on_a_node_that_is_down_waits() -> None:
+    cluster = Alone()
+    cluster.down(A)
+    assert cluster.step("add_mirror", B).state == "waiting"
 
 
 # --- properties ---
