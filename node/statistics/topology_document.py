@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.mirrors.mirror_nodes import copies_wanted
+from node.catalogue.mirrors.plan_steps import epoch_of
 from node.catalogue.mirrors.views import RingMember, View
 from node.catalogue.policy import NO_POLICY, EffectivePolicy, queue_settings
 from node.catalogue.records import ClusterMember, QueueRecord
@@ -95,7 +96,7 @@ def _row(
         "queue": record.name,
         "uid": record.uid,
         "type": record.type,
-        "epoch": record.mastership if record.view is None else record.view.since,
+        "epoch": epoch_of(record, settings),
         "policy": effective.policy,
         "want_mirrors": copies_wanted(settings, record, members.values()) - 1,
         "fixed_nodes": list(fixed) if isinstance(fixed, tuple) else None,

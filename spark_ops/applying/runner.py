@@ -21,7 +21,7 @@ from spark_ops.applying.observation import Observation, Queue, reason_to_abort
 from spark_ops.applying.states import ENDED, SUCCEEDED, PlanState, StepState
 from spark_ops.applying.steps_sent import Sent, Verdict, verdict
 from spark_ops.applying.throttle import Limits, Throttle
-from spark_ops.applying.work import ADD, PROMOTE, WAIT, Order, Work
+from spark_ops.applying.work import ADD, PROMOTE, WAIT, Order, Work, leaves_one
 
 Verb = Literal["pause", "resume", "abort", "interrupt"]
 
@@ -84,7 +84,8 @@ class Runner:
         self.reasons: dict[str, str] = {}
         self._steps = {step.id: step for step in steps}
         self._order = Order(steps, self.states)
-        self._safe = frozenset(safe)
+        # A queue whose only copy moves has a mirror for a while, which it may lose.
+        self._safe = frozenset(safe) - {(step.vhost, step.queue) for step in steps if leaves_one(step)}
         self._lock = Lock(plan_id, past.owner or owner, self.options.ttl_s, now)
         self._records: list[Record] = []
         self._number = 0

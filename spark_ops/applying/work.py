@@ -68,6 +68,11 @@ def works(plan: Plan) -> tuple[Work, ...]:
     return tuple(_work(step, waves[step.id]) for step in plan.steps if step.action != "note")
 
 
+def leaves_one(step: Work) -> bool:
+    """True if a step may leave its queue with one synchronised copy: the last step when an only copy moves."""
+    return step.action == DROP and int(step.pre["min_synced"]) < 2
+
+
 def _work(step: Step, wave: int) -> Work:
     pre = step.pre
     assert pre is not None

@@ -154,7 +154,7 @@ def test_the_only_copy_moves_under_load(cluster: Cluster) -> None:
         [master] = row_of(api)["ring"]
         epoch = row_of(api)["epoch"]
         until_done(api, "add_mirror", 1, to=target)
-        assert row_of(api)["epoch"] > epoch
+        assert row_of(api)["epoch"] == epoch
         until_done(api, "wait_synced", 1, to=target)
         until_done(api, "promote", 1, to=target)
         until_done(api, "drop_mirror", 1, source=master)

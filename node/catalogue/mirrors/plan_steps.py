@@ -90,6 +90,15 @@ def synced_nodes(view: View) -> frozenset[str]:
     return frozenset(member.node for member in view.ring if member.id in view.synced)
 
 
+def epoch_of(record: QueueRecord, settings: QueueSettings) -> int:
+    """Return the number by which plans know a queue's mastership, which rises with each new master.
+
+    A queue that only a plan mirrors keeps the number from the time before its view, until its master changes.
+    """
+    is_plans = record.type != "quorum" and settings.ha_mode is None and bool(record.placement)
+    return record.mastership if record.view is None or is_plans else record.view.since
+
+
 def placement_to_keep(
     record: QueueRecord, settings: QueueSettings, members: Mapping[str, ClusterMember]
 ) -> tuple[str, ...]:
@@ -138,7 +147,7 @@ def _alone(record: QueueRecord, command: TakePlanStep, members: Mapping[str, Clu
         reason = "it is exclusive"
     elif home not in members or not members[home].is_up:
         return Verdict(StepOutcome("waiting", "the queue has no master now"), None, record.placement)
-    elif command.epoch is not None and command.epoch != record.mastership:
+    elif command.epoch not in (None, record.mastership):
         reason = f"the master has changed: epoch {command.epoch} is {record.mastership} now"
     elif command.master and command.master != home:
         reason = f"the master is {home}, not {command.master}"
@@ -239,10 +248,9 @@ def _drop(case: _Case) -> Verdict:
 def _broken(case: _Case, left: Collection[str]) -> str | None:
     """Return the condition of a step that does not hold, or None.   left: nodes with a synchronised copy after it."""
     command, view = case.command, case.view
-    # Until its master changes, a queue that a plan mirrors has the epoch of the time before, too.
-    is_same = command.epoch == case.record.mastership and case.record.placement
-    if command.epoch is not None and command.epoch != view.since and not is_same:
-        return f"the master has changed: epoch {command.epoch} is {view.since} now"
+    epoch = epoch_of(case.record, case.settings)
+    if command.epoch is not None and command.epoch != epoch:
+        return f"the master has changed: epoch {command.epoch} is {epoch} now"
     if command.master and command.master != view.master_node:
         return f"the master is {view.master_node}, not {command.master}"
     missing = sorted(set(command.synced) - case.synced)

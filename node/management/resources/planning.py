@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 
 from node.admin import plans
 from node.catalogue.commands import PlanAction, StepOutcome, TakePlanStep
-from node.catalogue.mirrors.plan_steps import judged, synced_nodes
+from node.catalogue.mirrors.plan_steps import epoch_of, judged, synced_nodes
 from node.catalogue.plan_lock import busy, moment, refusal
 from node.catalogue.records import PlanLock, QueueRecord
 from node.io.control import ControlError
@@ -232,7 +232,7 @@ async def _observed(call: Call, command: TakePlanStep) -> dict[str, Any]:
     mirrors = await _mirrors(call, record, view.master_node)
     behind = [each["behind"] for each in mirrors if each.get("behind") is not None]
     return {
-        "epoch": view.since,
+        "epoch": epoch_of(record, call.broker.queue_settings(record)),
         "master": view.master_node,
         "ring": [member.node for member in ring],
         "synced": [member.node for member in ring if member.id in view.synced],

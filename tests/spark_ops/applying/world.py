@@ -169,11 +169,11 @@ def row(queue: FakeQueue) -> QueueRow:
 
 
 def random_cluster(random: Random, *, nodes: int = 4, queues: int = 6) -> FakeCluster:
-    """Mirrored queues here and there."""
+    """Queues with one to three copies here and there."""
     names = tuple(f"rabbit@n{number}" for number in range(1, nodes + 1))
     cluster = FakeCluster(names, random)
     for number in range(queues):
-        want = random.randint(1, min(2, nodes - 2))
+        want = random.randint(0, min(2, nodes - 2))
         cluster.add(f"q{number}", tuple(random.sample(names, want + 1)), want, random.uniform(0.1, 20))
     return cluster
 

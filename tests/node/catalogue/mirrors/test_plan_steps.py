@@ -330,15 +330,12 @@ class Alone(Cluster):
         self.catalogue.take_events()
 
     def step(self, action: str, node: str, **others: Any) -> StepOutcome:
-        """As for other queues, which have a view."""
-        if self.queue.view is None:
-            others = {"epoch": self.queue.mastership, "master": self.queue.home, **others}
-            return self._first(action, node, others)
-        return super().step(action, node, **others)
-
-    def _first(self, action: Any, node: str, pre: dict[str, Any]) -> StepOutcome:
+        """As for other queues, but they always have a view."""
+        view, made = self.queue.view, action
+        master = self.queue.home if view is None else view.master_node or ""
+        pre = {"epoch": self.queue.mastership, "master": master, **others}
         target, source = ("", node) if action == "drop_mirror" else (node, "")
-        outcome = self.do(TakePlanStep("p", "s1", 10, action, "/", "q", "1", source, target, **pre))
+        outcome = self.do(TakePlanStep("p", "s1", 10, made, "/", "q", "1", source, target, **pre))  # type: ignore[arg-type]
         assert isinstance(outcome, StepOutcome)
         return outcome
 
@@ -347,6 +344,7 @@ def test_the_only_copy_moves() -> None:
     """The plan's steps have the epoch of the time before the queue was mirrored, until its master changes."""
     cluster = Alone()
     epoch = cluster.queue.mastership
+    given = queue_settings(cluster.queue.arguments, cluster.catalogue.effective_policy(cluster.queue))
     assert cluster.step("add_mirror", B).state == "started"
     assert (cluster.nodes, cluster.queue.placement) == ([A], (A, B))
     assert cluster.view.since > epoch
@@ -356,6 +354,7 @@ def test_the_only_copy_moves() -> None:
     assert cluster.step("add_mirror", B, epoch=epoch) == StepOutcome("done")
     assert cluster.step("wait_synced", B, epoch=epoch).state == "waiting"
     assert cluster.step("promote", B, epoch=epoch).state == "stale"
+    assert plan_steps.epoch_of(cluster.queue, given) == epoch
     cluster.synchronise(B)
     assert cluster.step("promote", B, epoch=epoch, synced=(B,)) == StepOutcome("done")
     assert cluster.step("drop_mirror", A, epoch=epoch).state == "stale"
