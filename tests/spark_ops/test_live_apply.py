@@ -255,6 +255,7 @@ def test_the_only_copy_moves_and_returns(
         publisher.is_stopping = True
         publisher.join(60)
     assert set(publisher.confirmed) <= set(taken(cluster, "alone"))
+    delete_queues(cluster[0], "alone")
 
 
 def _plan_of_one(current: ClusterRows, name: str, target: str) -> plans.Plan:
