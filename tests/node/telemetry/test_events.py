@@ -8,6 +8,7 @@ import pytest
 from cluster.mirror.mirror_events import mirror_events, sync_begun, sync_ended
 from node.broker.broker import Broker
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import PlanAction, SetPolicy, TakePlanLock, TakePlanStep
 from node.catalogue.events import MemberDown, MemberUp, QueueCreated, ViewChanged
 from node.catalogue.mirrors.views import (
     AddMirror,
@@ -26,6 +27,7 @@ from node.client.observer import MirrorEvent
 from node.client.settings import BrokerSettings
 from node.telemetry.events import EventObserver
 from spark_ops.telemetry.schema import EVENTS
+from tests.kit.cluster import Cluster
 
 
 class Told:
@@ -204,3 +206,38 @@ def test_changes_that_no_plan_made_are_no_steps(told: Told) -> None:
     told.observer.changed(ViewChanged(step.before, replace(step.before, placement=("a@h",)), step.cause))
     assert told.events == []
     assert told.observer.is_topology_new
+
+
+def test_each_step_of_a_plan_is_told_once_in_a_cluster() -> None:
+    """Every node applies the step, and the cluster's telemetry has one event of it."""
+    cluster = Cluster("n1", "n2", "n3")
+    cluster.submit(SetPolicy("/", "ha", "q", {"ha-mode": "exactly", "ha-params": 2}))
+    cluster.declare_mirrored("q", "n1", "n2")
+    events: list[tuple[str, dict[str, Any]]] = []
+    for node in cluster:
+        broker, own = node.broker, node.broker.settings.node_name
+        watch = EventObserver(own, lambda event, own=own: events.append((own, event)), lambda: None)
+        watch.begin(broker)
+        broker.observer = watch
+    record = cluster["n1"].broker.catalogue.queue("/", "q")
+    assert record is not None
+    cluster.submit(TakePlanLock("sha256-1", "me", 0, 60_000))
+
+    def step(number: int, action: PlanAction, source: str = "", target: str = "") -> None:
+        cluster.submit(
+            TakePlanStep("sha256-1", f"s{number}", 1, action, "/", "q", record.uid, source, target)
+        )
+        cluster.settle()
+
+    step(1, "add_mirror", target="n3")
+    step(2, "wait_synced", target="n3")
+    step(3, "drop_mirror", source="n2")
+    step(4, "promote", target="n3")
+    told = [
+        (own, event["cause"], event["detail"]["action"]) for own, event in events if "step" in event["event"]
+    ]
+    assert told == [
+        ("n1", "plan:sha256-1:s1", "add_mirror"),
+        ("n1", "plan:sha256-1:s3", "drop_mirror"),
+        ("n3", "plan:sha256-1:s4", "promote"),
+    ]
