@@ -258,7 +258,6 @@ KNOTS: Final = (
         "node.broker.handoff",
         "node.broker.broker",
         "node.broker.damages",
-        "node.broker.dead_letters",
         "node.broker.following",
         "node.broker.internal_exchange",
         "node.broker.tracing",

@@ -22,6 +22,7 @@ from cluster.mirror.paged_messages import PagedMessages
 from node.amqp.reader import MIXED_SIZES
 from node.catalogue.records import QueueRecord
 from node.queue.backlog import RUN_MAX
+from node.queue.delay_backlog import DelayBacklog
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue, expiry_of
 from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
@@ -360,7 +361,9 @@ class Copy:
         self._paged.recount(self.held)
         self.next_seq = max(self.next_seq, next_seq)
 
-    def fill(self, backlog: PagedBacklog | PriorityBacklog, on_done: Callable[[], None]) -> None:
+    def fill(
+        self, backlog: PagedBacklog | PriorityBacklog | DelayBacklog, on_done: Callable[[], None]
+    ) -> None:
         """Become a queue: all messages are ready, as if they had been delivered before. Then the copy is empty.
 
         backlog: an empty one.

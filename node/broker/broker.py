@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from node.amqp.field_table import Table
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
+from node.broker.delayed_messages import DelayedMessages
 from node.broker.deletions import Deletions
 from node.broker.following import Following
 from node.broker.handoff import attach, publish_again
 from node.broker.mass_deletion import InPieces
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import DeclareQueue
+from node.catalogue.commands import Command, DeclareDelayed, DeclareExchange, DeclareQueue, ExchangeDeclared
+from node.catalogue.delayed import DELAYED_TYPE, is_waiting_queue, waiting_queue
 from node.catalogue.mirrors.placement import Placement
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.names import home_is_down, not_found
@@ -37,6 +39,7 @@ from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
+from node.queue.delayed_queue import DelayedQueue
 from node.queue.intake import Intake
 from node.queue.live_queue import Asked, Handoff, LiveQueue, Peers, at_once, move
 from node.queue.metering import Meter, MeteredQueue
@@ -63,6 +66,10 @@ FLOW_ENDS_MAX: Final = 50
 DELETED_AT_ONCE: Final = 50
 """The exclusive queues that are deleted between two looks at the clock, at some 0.1 ms each. Deleting single ones
 between other work was seen to leave their memory half in use."""
+
+
+UID_BYTES: Final = 16
+"""The random bytes in the id of a queue."""
 
 
 class Broker:
@@ -103,12 +110,8 @@ class Broker:
         self.entropy = entropy
         self.epoch_s = self.storage.epoch_s = epoch_s
         self.observer = observer or Observer()
-        self.alarms = Alarms(
-            settings.node_name,
-            self.observer,
-            on_first=self._warn_publishers,
-            on_last=self._let_publishers_go_on,
-        )
+        on_first, on_last = self._warn_publishers, self._let_publishers_go_on
+        self.alarms = Alarms(settings.node_name, self.observer, on_first=on_first, on_last=on_last)
         self.in_flow: dict[BaseConnection, None] = {}
         """Publishers that aren't read from until the storage has room, in the order in which they began to wait."""
         self.counters = BrokerCounters()
@@ -141,6 +144,7 @@ class Broker:
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[BaseConnection, None] = {}
         self.dead_letters = DeadLetters(self)
+        self.delayed = DelayedMessages(self)
         self.damages = Damages(self)
         self._connection_numbers = count(1)
         self._plain_settings = NO_POLICY, queue_settings({}, NO_POLICY)
@@ -185,6 +189,7 @@ class Broker:
             or self.chores.has_work
             or self._log.has_work
             or self.dead_letters.has_work
+            or self.delayed.has_work
             or self.damages.has_work
             or self.storage.has_work
             or (self.in_flow and not self.storage.is_congested)
@@ -212,6 +217,8 @@ class Broker:
             self.following.turn()
         if self.dead_letters.has_work:
             self.dead_letters.turn()
+        if self.delayed.has_work:
+            self.delayed.turn()
         if self.damages.has_work:
             self.damages.turn()
         self._pump(now)
@@ -391,6 +398,14 @@ class Broker:
             self.meter.died(queue, len(run), reason)
         self.dead_letters.add(queue, run, reason, now)
 
+    def due_room(self, queue: Queue) -> int:
+        """Return how many messages that are due may be given to `due` now; with none, the queue is touched later."""
+        return self.delayed.room(queue)
+
+    def due(self, queue: Queue, run: Run, now: float) -> None:
+        """Publish messages that are due through the exchange for which the queue kept them; then it forgets them."""
+        self.delayed.add(queue, run)
+
     # --- direct replies ---
 
     @property
@@ -480,6 +495,8 @@ class Broker:
     def make_queue(self, record: QueueRecord, storage: QueueStorage) -> Queue:
         """Return an empty queue of this node."""
         settings = self.queue_settings(record)
+        if is_waiting_queue(record.name):
+            return DelayedQueue(record, settings, self, storage, self.now)
         if self.meter is not None:
             return MeteredQueue(record, settings, self, storage, self.now, self.meter)
         return Queue(record, settings, self, storage, self.now)
@@ -509,6 +526,14 @@ class Broker:
         settings = self.settings
         here, locator = settings.node_name, settings.queue_master_locator
         return Placement(self.catalogue, here, locator, self.stuck_disks, self.entropy).placed(command)
+
+    def with_waiting_queue(self, command: DeclareExchange) -> Command[ExchangeDeclared]:
+        """Return the declaration of an exchange, made here: that of a delayed one with its queue, on several nodes."""
+        if command.type != DELAYED_TYPE:
+            return command
+        name, uid = waiting_queue(command.name), self.entropy(UID_BYTES).hex()
+        waiting = DeclareQueue(command.vhost, name, uid, durable=command.durable, type="quorum")
+        return DeclareDelayed(command.vhost, command, self.placed(waiting))
 
     def queue_settings(self, record: QueueRecord) -> QueueSettings:
         """Return the settings of a queue by its arguments and policies."""

@@ -2,7 +2,7 @@
 
     queue ─► unacked of a channel, open transaction ─┐
           ─► unacked of another node's proxy ────────┼─ unsettled ─► a copy of the queue, or its next master
-          ─► dead letters on their way ──────────────┘
+          ─► dead letters, delayed messages ─────────┘
 Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8; amqp-behaviour §7.6.
 """
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def unsettled(broker: "Broker", queue: Queue, *, take: bool = False) -> list[Run]:
-    """Return the messages of a queue of this node that clients and dead letters hold, in no order.
+    """Return the messages of a queue of this node that clients hold or that are on their way, in no order.
 
     take: the queue hands off. Other nodes' proxies and dead letters that wait are dropped; what the channels of
         this node hold does not count any more, from the end of this turn on.
     """
-    runs = broker.dead_letters.unsettled(queue, take=take)
+    runs = broker.dead_letters.unsettled(queue, take=take) + broker.delayed.unsettled(queue, take=take)
     if broker.peers is not None:
         runs += broker.peers.unsettled(queue, take=take)
     if not queue.unacked_count:

@@ -81,6 +81,7 @@ class Catalogue:
         self._mirrored = MirroredQueues(self._topologies, self._members, self._events)
         self._handlers: Final[dict[type[Command[Any]], Callable[[Any], object]]] = {
             commands.DeclareExchange: self._in_vhost(Topology.declare_exchange),
+            commands.DeclareDelayed: self._declare_delayed,
             commands.DeleteExchange: self._in_vhost(Topology.delete_exchange),
             commands.DeclareQueue: self._declare_queue,
             commands.DeleteQueue: self._in_vhost(Topology.delete_queue),
@@ -304,6 +305,12 @@ class Catalogue:
             except ProtocolError as full:
                 return Refused(full.code, full.explanation)
         return topology.declare_queue(command, self._mirrored.first_view)
+
+    def _declare_delayed(self, command: commands.DeclareDelayed) -> commands.ExchangeDeclared | Refused:
+        topology = self._topologies.get(command.vhost)
+        if topology is None:
+            return _no_such_vhost(command.vhost)
+        return topology.declare_delayed(command, self._mirrored.first_view)
 
     def _put_vhost(self, command: commands.PutVhost) -> bool:
         vhost = Vhost(

@@ -137,6 +137,18 @@ class DeclareQueue(Command[QueueDeclared]):
 
 
 @dataclass(frozen=True, slots=True)
+class DeclareDelayed(Command[ExchangeDeclared]):
+    """Create a delayed exchange, with the queue in which its messages wait, unless the exchange's name is taken.
+
+    waiting: named by `waiting_queue`. It goes with the exchange. Refused as `DeclareExchange` is.
+    """
+
+    vhost: str
+    exchange: DeclareExchange
+    waiting: DeclareQueue
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteQueue(Command[QueueRecord | None]):
     """Delete the queue and its bindings; gives None when there is none.
 

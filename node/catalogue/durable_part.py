@@ -17,6 +17,7 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import (
     Bind,
     Command,
+    DeclareDelayed,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -36,7 +37,16 @@ from node.catalogue.events import (
 )
 from node.catalogue.records import Binding, Exchange, QueueRecord, ResourceKind
 
-_OF_TOPOLOGY: Final = (DeclareExchange, DeleteExchange, DeclareQueue, DeleteQueue, Trim, Bind, Unbind)
+_OF_TOPOLOGY: Final = (
+    DeclareExchange,
+    DeclareDelayed,
+    DeleteExchange,
+    DeclareQueue,
+    DeleteQueue,
+    Trim,
+    Bind,
+    Unbind,
+)
 
 _PASSING: Final = (commands.TakePlanLock, commands.ReleasePlanLock, commands.TakePlanStep)
 """Commands about moves of queues between nodes: a node without peers has nothing of them to keep."""

@@ -24,7 +24,9 @@ JsonObject: TypeAlias = Mapping[str, Json]
 
 DEFAULT_EXCHANGE: Final = ""
 
-EXCHANGE_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
+PLAIN_EXCHANGE_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
+
+EXCHANGE_TYPES: Final = PLAIN_EXCHANGE_TYPES | {"x-delayed-message"}
 
 
 @dataclass(frozen=True, slots=True)

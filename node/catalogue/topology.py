@@ -14,9 +14,11 @@ from itertools import islice
 from typing import Final
 
 from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
 from node.catalogue.binding_key import BindingKey, binding_key
 from node.catalogue.commands import (
     Bind,
+    DeclareDelayed,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -28,6 +30,7 @@ from node.catalogue.commands import (
     Trim,
     Unbind,
 )
+from node.catalogue.delayed import DELAYED_TYPE, check_arguments, waiting_queue
 from node.catalogue.events import (
     BindingAdded,
     BindingRemoved,
@@ -125,13 +128,18 @@ class Topology:
     def declare_exchange(self, command: DeclareExchange) -> ExchangeDeclared | Refused:
         """Create the exchange unless the name is taken; return the exchange of that name.
 
-        Refused (503): unknown type.
+        Refused (503): unknown type. (406): a delayed exchange without a type to route by.
         """
         existing = self.exchanges.get(command.name)
         if existing is not None:
             return ExchangeDeclared(existing, created=False)
         if command.type not in EXCHANGE_TYPES:
             return Refused(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{command.type}'")
+        if command.type == DELAYED_TYPE:
+            try:
+                check_arguments(command.arguments, EXCHANGE_TYPES)
+            except ProtocolError as error:
+                return Refused(error.code, error.explanation)
         exchange = Exchange(
             command.vhost,
             command.name,
@@ -144,6 +152,15 @@ class Topology:
         )
         self._add_exchange(exchange)
         return ExchangeDeclared(exchange, created=True)
+
+    def declare_delayed(
+        self, command: DeclareDelayed, first_view: Callable[[DeclareQueue, EffectivePolicy], View | None]
+    ) -> ExchangeDeclared | Refused:
+        """Create a delayed exchange with the queue in which its messages wait; see `declare_exchange`."""
+        declared = self.declare_exchange(command.exchange)
+        if isinstance(declared, ExchangeDeclared) and declared.created:
+            self.declare_queue(command.waiting, first_view)
+        return declared
 
     def delete_exchange(self, command: DeleteExchange) -> Exchange | Refused | None:
         """Delete the exchange and its bindings; return it, or None when there is none.
@@ -345,6 +362,8 @@ class Topology:
         for key in list(self._from.get(exchange.name, ())):
             self._remove_binding(key)
         sources = self._remove_bindings_to("exchange", exchange.name)
+        if exchange.type == DELAYED_TYPE:
+            self.delete_queue(DeleteQueue(self._vhost, waiting_queue(exchange.name)))
         del self.exchanges[exchange.name]
         self._effective.pop(("exchange", exchange.name), None)
         self._events.append(ExchangeDeleted(exchange))

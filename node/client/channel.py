@@ -17,6 +17,7 @@ from node.amqp.frames import method_frame
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.catalogue.access import Operation, check_resource
+from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
 from node.client.confirms import Confirms
@@ -118,10 +119,13 @@ class Channel:
         return queue
 
     def check_exclusive(self, record: QueueRecord, *, declared_exclusive: bool | None = None) -> None:
-        """Raise ProtocolError 405 if the queue is another connection's alone.
+        """Raise ProtocolError 405 if the queue is another connection's alone, 403 if it is the broker's.
 
         declared_exclusive: at a declare, where the flag must be the same too (§3.7).
         """
+        if is_waiting_queue(record.name):
+            where = resource("queue", record.name, record.vhost)
+            raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} belongs to a delayed exchange")
         is_owner = record.exclusive_owner is None or record.exclusive_owner == self.connection.id
         is_same = declared_exclusive in (None, record.exclusive_owner is not None)
         if not is_owner or not is_same:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from node.amqp.field_table import Table
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import DeclareQueue
+from node.catalogue.commands import Command, DeclareExchange, DeclareQueue, ExchangeDeclared
 from node.catalogue.replicated_log import ReplicatedLog
 from node.client.alarms import Alarms
 from node.client.counters import BrokerCounters
@@ -74,6 +74,9 @@ class ClientHost(Protocol):
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:
         """Return the declaration of a queue, made here, with its home and its mirrors: see `Placement.placed`."""
+
+    def with_waiting_queue(self, command: DeclareExchange) -> Command[ExchangeDeclared]:
+        """Return the declaration of an exchange, made here: that of a delayed one with its queue, on several nodes."""
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
         """Call back when all queues are gone that this broker has begun to delete by itself.

@@ -16,6 +16,7 @@ from node.amqp.errors import ProtocolError
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
 from node.catalogue.access import check_resource, check_topic, check_user_id
+from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.names import not_found, resource
 from node.client.reply_to import is_reply_name
 from node.queue.content import decode_content, encode_content
@@ -152,7 +153,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
     if target is None:
         target = targets[name] = _open_target(channel, name)
     if not name:
-        queue = channel.broker.vhosts[vhost].queues.get(key)
+        queue = None if is_waiting_queue(key) else channel.broker.vhosts[vhost].queues.get(key)
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
     if target.is_topic:  # 6
         check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")

@@ -6,6 +6,7 @@ A queue imports neither the broker nor mirrors, so that it can be tested alone.
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
+from node.queue.delay_backlog import DelayBacklog
 from node.queue.live_queue import Handoff
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.pending_publish import PublishWaiter
@@ -44,6 +45,12 @@ class QueueHost(Protocol):
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
         """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""
 
+    def due_room(self, queue: "Queue") -> int:
+        """Return how many messages that are due may be given to `due` now; with none, touch the queue later."""
+
+    def due(self, queue: "Queue", run: Run, now: float) -> None:
+        """Publish messages that are due through the exchange for which the queue kept them; then `forget` them."""
+
     def unreadable(self, queue: "Queue", reason: str) -> None:
         """Decide what becomes of messages of the queue that the disk cannot read."""
 
@@ -59,5 +66,7 @@ class Copied(Protocol):
 
     next_seq: int
 
-    def fill(self, backlog: PagedBacklog | PriorityBacklog, on_done: Callable[[], None]) -> None:
+    def fill(
+        self, backlog: PagedBacklog | PriorityBacklog | DelayBacklog, on_done: Callable[[], None]
+    ) -> None:
         """Put all messages into an empty backlog; `on_done` is called when they are there, maybe at once."""

@@ -18,6 +18,7 @@ from node.catalogue.records import QueueRecord
 from node.queue.backlog import RUN_MAX
 from node.queue.consumer import PUMPED_MAX, Consumer, Consumers
 from node.queue.counters import QueueCounters
+from node.queue.delay_backlog import DelayBacklog
 from node.queue.host import Copied, QueueHost
 from node.queue.live_queue import Asked, Counts, Handoff, HeldPublisher, LiveQueue, at_once
 from node.queue.mirroring import QueueReplicator
@@ -57,11 +58,7 @@ class Queue:
         self.storage = storage
         self.is_durable = record.durable and record.exclusive_owner is None
         """True if persistent messages in it survive a restart of the node."""
-        self.backlog: PagedBacklog | PriorityBacklog = (
-            PagedBacklog(storage, self._loaded)
-            if settings.max_priority is None
-            else PriorityBacklog(storage, self._loaded, settings.max_priority)
-        )
+        self.backlog = self._new_backlog(settings)
         self.consumers = Consumers(single_active=settings.single_active_consumer)
         self.unacked_count = 0
         self.unacked_bytes = 0
@@ -92,6 +89,11 @@ class Queue:
         self._unused_timer: Timer | None = None
         self.apply_settings(settings, now)
         storage.belong_to(self)
+
+    def _new_backlog(self, settings: QueueSettings) -> PagedBacklog | PriorityBacklog | DelayBacklog:
+        if settings.max_priority is None:
+            return PagedBacklog(self.storage, self._loaded)
+        return PriorityBacklog(self.storage, self._loaded, settings.max_priority)
 
     @property
     def counters(self) -> QueueCounters:
@@ -538,9 +540,8 @@ class Queue:
             self._unused_timer.cancel()
             self._unused_timer = None
         if self.settings.expires is not None and not self.is_deleted:
-            self._unused_timer = self._host.timers.at(
-                now + self.settings.expires / 1000, self._unused_for_long
-            )
+            unused_at = now + self.settings.expires / 1000
+            self._unused_timer = self._host.timers.at(unused_at, self._unused_for_long)
 
     def _unused_for_long(self, now: float) -> None:
         self._unused_timer = None
@@ -565,11 +566,8 @@ class Queue:
     def hand_off(self) -> Handoff:
         """Hand over the consumers and questions of this node's clients to the next live queue."""
         awaited, self._heads_awaited = self._heads_awaited, []
-        return Handoff(
-            next_number=self._next_publish,
-            consumers=self.consumers.take_near(),
-            questions=awaited,
-        )
+        consumers = self.consumers.take_near()
+        return Handoff(next_number=self._next_publish, consumers=consumers, questions=awaited)
 
     def adopt(self, handoff: Handoff) -> None:
         """Take the publishes, consumers and questions of the live queue before this one."""

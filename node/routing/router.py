@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from node.amqp.field_table import Table
-from node.catalogue.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, Binding, Exchange
+from node.catalogue.delayed import DELAYED_TYPE, is_waiting_queue, routing_type, waiting_queue
+from node.catalogue.records import DEFAULT_EXCHANGE, PLAIN_EXCHANGE_TYPES, Binding, Exchange
 from node.routing.exchanges import STATES_MAX, BindingIndex, too_many_ways
+from node.routing.exchanges.delayed import DelayedIndex
 from node.routing.exchanges.direct import DirectIndex
 from node.routing.exchanges.fanout import FanoutIndex
 from node.routing.exchanges.headers import HeadersIndex
@@ -25,7 +27,7 @@ _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "headers": HeadersIndex,
 }
 
-assert _INDEXES.keys() == EXCHANGE_TYPES
+assert _INDEXES.keys() == PLAIN_EXCHANGE_TYPES
 
 
 class _RoutedExchange:
@@ -49,10 +51,10 @@ class _RoutedExchange:
 class Router:
     """Routes the messages of one vhost to the names of queues.
 
-    The default exchange leads to each queue by its name; it takes no `bind`. It does so only for messages
-    published to it: as an alternate exchange it leads nowhere, since its bindings are implicit (RabbitMQ
-    3.10.8 does the same). Exchanges that do not exist are skipped wherever their names turn up, so the order
-    in which the catalogue reports the parts of one change does not matter.
+    The default exchange leads to each queue by its name, those of delayed exchanges left out; it takes no
+    `bind`. It does so only for messages published to it: as an alternate exchange it leads nowhere, since its
+    bindings are implicit (RabbitMQ 3.10.8 does the same). Exchanges that do not exist are skipped wherever
+    their names turn up, so the order in which the catalogue reports the parts of one change does not matter.
     """
 
     def __init__(self) -> None:
@@ -75,7 +77,13 @@ class Router:
         if record.name == DEFAULT_EXCHANGE:
             return
         assert record.name not in self._exchanges, record.name
-        self._exchanges[record.name] = _RoutedExchange(_INDEXES[record.type](), alternate)
+        self._exchanges[record.name] = _RoutedExchange(self._index(record), alternate)
+
+    def _index(self, record: Exchange) -> BindingIndex:
+        if record.type != DELAYED_TYPE:
+            return _INDEXES[record.type]()
+        inner = _INDEXES[routing_type(record.arguments)]()
+        return DelayedIndex(inner, waiting_queue(record.name), self._queues)
 
     def remove_exchange(self, name: str) -> None:
         """Forget an exchange and the bindings from it. The bindings to it are unbound one by one."""
@@ -118,7 +126,8 @@ class Router:
         Raises: ProtocolError 406 for a message that may match in more ways than `STATES_MAX`.
         """
         if exchange == DEFAULT_EXCHANGE:
-            return sorted(self._queues.intersection(routing_keys))
+            found = self._queues.intersection(routing_keys)
+            return sorted(name for name in found if not is_waiting_queue(name))
         queues: set[str] = set()
         reached = {exchange}
         pending = [exchange]  # grows while it is walked: breadth first

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from node.broker.broker import Broker
 from node.queue.content import decode_content
+from node.queue.delay_backlog import DelayBacklog
 from node.queue.mirroring import MirrorStatus
 from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
 from node.queue.queue import Queue
@@ -191,7 +192,7 @@ def head_timestamp(queue: Queue) -> int | None:
     return decode_content(content)[0].timestamp
 
 
-def _head_of(backlog: PagedBacklog) -> Iterator[Run]:
+def _head_of(backlog: PagedBacklog | DelayBacklog) -> Iterator[Run]:
     return iter(backlog.in_memory(0))
 
 

@@ -2,6 +2,7 @@
 
 from node.amqp.field_table import Table
 from node.catalogue.access import check_topic
+from node.catalogue.delayed import DELAYED_TYPE, routing_type
 from node.catalogue.limits import check_bindings, check_pattern
 from node.catalogue.names import check_not_default_exchange, not_found, resource
 from node.catalogue.records import ResourceKind
@@ -34,9 +35,10 @@ def check_binding(
     find = catalogue.exchange if kind == "exchange" else catalogue.queue
     if find(vhost, destination) is None:
         raise not_found(kind, destination, vhost)
-    if exchange.type == "headers":
+    routes_as = routing_type(exchange.arguments) if exchange.type == DELAYED_TYPE else exchange.type
+    if routes_as == "headers":
         check_binding_arguments(arguments)
-    elif exchange.type == "topic":
+    elif routes_as == "topic":
         check_pattern(routing_key)
     to_destination = len(catalogue.bindings_to(vhost, kind, destination))
     check_bindings(vhost, resource(kind, destination, vhost), catalogue.binding_count(vhost), to_destination)

@@ -16,6 +16,7 @@ from node.amqp.methods import (
 )
 from node.catalogue.arguments import alternate_exchange, check_exchange_equivalence
 from node.catalogue.commands import Bind, DeclareExchange, DeleteExchange, Unbind
+from node.catalogue.delayed import DELAYED_TYPE, check_arguments
 from node.catalogue.names import (
     check_not_default_exchange,
     check_not_reserved,
@@ -50,6 +51,8 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
     catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
     if method.type not in EXCHANGE_TYPES:
         raise ProtocolError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{method.type}'")
+    if method.type == DELAYED_TYPE:
+        check_arguments(method.arguments, EXCHANGE_TYPES)
     check_not_default_exchange(name)
     channel.check("exchange", name, "configure")
     known = catalogue.exchange(vhost, name)
@@ -59,18 +62,17 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
         if alternate is not None:
             channel.check("exchange", name, "read")
             channel.check("exchange", alternate, "write")
-        declared = yield from submit(
-            DeclareExchange(
-                vhost,
-                name,
-                method.type,
-                durable=method.durable,
-                auto_delete=method.auto_delete,
-                internal=method.internal,
-                arguments=method.arguments,
-                declared_by=channel.connection.user_name,
-            )
+        command = DeclareExchange(
+            vhost,
+            name,
+            method.type,
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            internal=method.internal,
+            arguments=method.arguments,
+            declared_by=channel.connection.user_name,
         )
+        declared = yield from submit(channel.broker.with_waiting_queue(command))
         if declared.created:
             return
         known = declared.exchange

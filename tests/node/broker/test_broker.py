@@ -34,8 +34,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties, content_header
 from node.broker.broker import Broker
-from node.broker.dead_letters import DEAD_LETTERS_MAX
 from node.broker.deletions import DELETIONS_MAX
+from node.broker.forwarding import FORWARDED_MAX
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import (
     ClearPolicy,
@@ -121,7 +121,7 @@ def test_a_fault_in_one_queue_does_not_stop_the_others(monkeypatch: pytest.Monke
 def test_many_deaths_take_several_turns() -> None:
     """A nack of everything with a dead-letter exchange: a bounded number a turn, all of them in the end, in order."""
     world, client = dead_letter_pair()
-    count = 2 * DEAD_LETTERS_MAX + 1
+    count = 2 * FORWARDED_MAX + 1
     client.publish(1, "q", *(b"%d" % number for number in range(count)))
     client.send(1, BasicConsume(queue="q"))
     assert len(client.received()) == 1 + count
@@ -130,7 +130,7 @@ def test_many_deaths_take_several_turns() -> None:
     while world.broker.has_work:
         world.broker.turn(world.now)
         lengths.append(world.queue("dead").backlog.count)
-    assert lengths == [DEAD_LETTERS_MAX, 2 * DEAD_LETTERS_MAX, count]
+    assert lengths == [FORWARDED_MAX, 2 * FORWARDED_MAX, count]
     assert [taken(client, "dead")[1] for _ in range(count)] == [b"%d" % number for number in range(count)]
     check_invariants(world)
 

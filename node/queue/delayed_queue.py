@@ -1,0 +1,130 @@
+"""The queue in which the messages of a delayed exchange wait until they are due.
+
+    publish ─► enqueue: due = now + x-delay ─► DelayBacklog ─ due ─► the host publishes them ─► forget
+
+Clients don't reach it. It is a `Queue` with another order, so that disk, paging, mirrors, synchronisation and recovery
+treat its messages like any others; a message's `expiry` is the time at which it is due. It leaves the queue when it is
+due and is forgotten when the queues that it was routed to have it. In between another master or a restart brings it
+back, and it goes out again: twice perhaps, but not never.
+Source: docs/delayed.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from node.catalogue.delayed import DELAY_HEADER, delay_ms
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
+from node.override import override
+from node.queue.content import chosen_headers
+from node.queue.delay_backlog import DelayBacklog
+from node.queue.host import QueueHost
+from node.queue.queue import Queue
+from node.queue.run import NEVER, Batch
+from node.queue.storage import NO_STORE_ID, QueueStorage
+
+TIMER_MAX_S: Final = 3600.0
+"""The longest time for which a timer is set, as event loops know no years; then another one is set."""
+
+_HEADERS: Final = (DELAY_HEADER.encode(),)
+
+
+class DelayedQueue(Queue):
+    """The queue of one delayed exchange."""
+
+    def __init__(
+        self,
+        record: QueueRecord,
+        settings: QueueSettings,
+        host: QueueHost,
+        storage: QueueStorage,
+        now: float,
+    ) -> None:
+        super().__init__(record, _own(settings), host, storage, now)
+
+    @override
+    def _new_backlog(self, settings: QueueSettings) -> DelayBacklog:
+        self._waiting = DelayBacklog(self.storage, self._loaded)
+        return self._waiting
+
+    @override
+    def apply_settings(self, settings: QueueSettings, now: float) -> None:
+        super().apply_settings(_own(settings), now)
+
+    @override
+    def enqueue(self, batch: Batch, now: float) -> list[int]:
+        """Take messages, each until its own time."""
+        if self.is_deleted:
+            return []
+        first = 0
+        for due, count in _dues(batch, now):
+            part = batch
+            if count < len(batch.contents):
+                store_id = batch.store_id + first if batch.store_id else NO_STORE_ID
+                part = Batch(batch.envelope, batch.contents[first : first + count], batch.size, store_id)
+            self._append(part, due)
+            first += count
+        self._arm_head_timer()
+        return []
+
+    @override
+    def pump(self, now: float) -> None:
+        """Hand out what is due, as much as the host takes, and fetch what is due soon."""
+        if self.is_deleted:
+            return
+        self._waiting.fetch(now)
+        self.drop_expired(now)
+
+    @override
+    def drop_expired(self, now: float) -> None:
+        """Hand out what is due, as much as the host takes; it touches the queue when it takes more."""
+        waiting, host = self._waiting, self._host
+        while waiting.head_expiry <= now:
+            room = host.due_room(self)
+            if room <= 0:
+                return
+            host.due(self, waiting.take(room), now)
+        self._arm_head_timer()
+
+    @override
+    def _arm_head_timer(self) -> None:
+        when = self._waiting.look_again_at
+        if self.is_deleted or when == NEVER:
+            return
+        now = self._host.now
+        when = min(max(when, now), now + TIMER_MAX_S)
+        if self._head_timer is not None:
+            if self._head_timer.when <= when:
+                return  # the timer will set the next one when it goes off
+            self._head_timer.cancel()
+        self._head_timer = self._host.timers.at(when, self._head_expired)
+
+    @override
+    def _head_expired(self, now: float) -> None:
+        self._head_timer = None
+        self.pump(now)
+
+
+def _own(settings: QueueSettings) -> QueueSettings:
+    """Return the settings of a queue without those of its users: no policy may drop what waits here."""
+    return replace(
+        settings,
+        message_ttl=None,
+        expires=None,
+        max_length=None,
+        max_length_bytes=None,
+        dead_letter_exchange=None,
+        max_priority=None,
+        single_active_consumer=False,
+        delivery_limit=None,
+        queue_mode="default",
+    )
+
+
+def _dues(batch: Batch, now: float) -> Iterator[tuple[float, int]]:
+    """Yield when the messages of a batch are due, and how many that follow each other are due at that time."""
+    delays = [delay_ms(chosen_headers(content, _HEADERS)) or 0 for content in batch.contents]
+    for delay, group in groupby(delays):
+        yield now + delay / 1000, sum(1 for _ in group)

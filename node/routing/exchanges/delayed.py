@@ -1,0 +1,54 @@
+"""The delayed exchange: messages with a delay go to the queue where they wait, all others as its routing type says.
+
+A message whose time has come passes here once more, with a negative delay. Source: docs/delayed.md.
+"""
+
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from typing import ClassVar, Final
+
+from node.amqp.field_table import Table
+from node.catalogue.delayed import DELAY_HEADER, delay_ms
+from node.catalogue.records import Binding
+from node.routing.exchanges import BindingIndex, Destination
+
+_ASKED: Final = frozenset({DELAY_HEADER.encode()})
+
+
+class DelayedIndex:
+    """The index of the routing type, and the queue in which messages wait.
+
+    queues: the names of all queues within reach. While the waiting queue is not among them, a message with a delay goes
+    nowhere.
+    """
+
+    uses_routing_key: ClassVar[bool] = True
+
+    def __init__(self, inner: BindingIndex, waiting: str, queues: AbstractSet[str]) -> None:
+        self._inner = inner
+        self._waiting = Destination("queue", waiting)
+        self._queues = queues
+
+    @property
+    def headers_asked(self) -> Collection[bytes]:
+        """The header that delays, and those that bindings of the routing type ask for."""
+        return _ASKED.union(self._inner.headers_asked)
+
+    @property
+    def states(self) -> int:
+        """The cost of the last match."""
+        return self._inner.states
+
+    def bind(self, binding: Binding) -> None:
+        """Take in a new binding from this exchange."""
+        self._inner.bind(binding)
+
+    def unbind(self, binding: Binding) -> None:
+        """Forget a binding that was bound."""
+        self._inner.unbind(binding)
+
+    def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
+        """Return the waiting queue for a message with a delay, else what the routing type says."""
+        if delay_ms(headers) is None:
+            return self._inner.match(routing_key, headers)
+        return (self._waiting,) if self._waiting.name in self._queues else ()
