@@ -117,7 +117,7 @@ async def _put(admin: Admin, found: Definitions) -> None:
         admin,
         "exchanges",
         found.exchanges,
-        lambda command: admin.submit(replace(command, declared_by=admin.by)),
+        lambda command: admin.submit(admin.broker.with_waiting_queue(replace(command, declared_by=admin.by))),
     )
     await _each(admin, "global runtime parameters", found.global_parameters, admin.submit)
     # One at a time: each is held against all queues that are there.

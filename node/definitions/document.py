@@ -23,6 +23,7 @@ from node.catalogue.commands import (
     SetPolicy,
     SetTopicPermission,
 )
+from node.catalogue.delayed import DELAYED_TYPE, check_arguments
 from node.catalogue.names import RESERVED_PREFIX
 from node.catalogue.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
 from node.catalogue.policy_validation import POLICY_KEYS, validate_policy
@@ -337,6 +338,12 @@ class _Reader:
         exchange_type = item.get("type")
         if exchange_type not in EXCHANGE_TYPES:
             raise Unsupported(f"invalid exchange type '{exchange_type}': {shown(item)}")
+        arguments = _arguments(item)
+        if exchange_type == DELAYED_TYPE:
+            try:
+                check_arguments(arguments, EXCHANGE_TYPES)
+            except ProtocolError as error:
+                raise Unsupported(f"{error.explanation}: {shown(item)}") from None
         self._found.exchanges.append(
             DeclareExchange(
                 vhost,
@@ -345,7 +352,7 @@ class _Reader:
                 durable=flag(item, "durable", "exchange"),
                 auto_delete=flag(item, "auto_delete", "exchange"),
                 internal=flag(item, "internal", "exchange", default=False),
-                arguments=_arguments(item),
+                arguments=arguments,
             )
         )
 

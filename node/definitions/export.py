@@ -1,7 +1,7 @@
 """Export a catalogue, or one of its vhosts, as a definitions document.
 
-Left out are objects that no user declared or can declare again: exclusive queues, exchanges of the broker's own,
-their implicit bindings and bindings to what is left out. Source: management §2.2.
+Left out are objects that no user declared or can declare again: exclusive queues, exchanges of the broker's own, the
+queues of delayed exchanges, their implicit bindings and bindings to what is left out. Source: management §2.2.
 """
 
 from collections.abc import Generator, Iterator
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.names import RESERVED_PREFIX
 from node.catalogue.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
 from node.catalogue.records import DEFAULT_EXCHANGE, Exchange, QueueRecord, Vhost
@@ -114,7 +115,7 @@ def _of_vhost(catalogue: Catalogue, vhost: str, *, is_full: bool) -> Iterator[tu
         yield "parameters", row
     for policy in catalogue.policies(vhost):
         yield "policies", rows.policy_row(policy)
-    queues = [each for each in sorted(catalogue.queues(vhost), key=_by_name) if each.exclusive_owner is None]
+    queues = [each for each in sorted(catalogue.queues(vhost), key=_by_name) if _is_declared_queue(each)]
     for queue in queues:
         row = rows.queue_row(queue)
         yield "queues", {**row, "type": queue.type} if is_full else row
@@ -132,6 +133,10 @@ def _of_vhost(catalogue: Catalogue, vhost: str, *, is_full: bool) -> Iterator[tu
 
 def _by_name(record: QueueRecord | Exchange) -> str:
     return record.name
+
+
+def _is_declared_queue(queue: QueueRecord) -> bool:
+    return queue.exclusive_owner is None and not is_waiting_queue(queue.name)
 
 
 def _is_declared(exchange: Exchange) -> bool:

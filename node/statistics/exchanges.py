@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from node.amqp.plain import plain_table
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.delayed import DELAYED_TYPE, waiting_queue
 from node.catalogue.records import Exchange
+from node.queue.queue import Queue
 from node.statistics.message_stats import exchange_values, message_stats
 from node.statistics.query import Query
 from node.statistics.rows import Row
@@ -46,6 +48,8 @@ def exchange_rows(watches: Watches, query: Query) -> Iterator[Row]:
             row.update(exchange_facts(broker.catalogue, record))
         if wants_stats:
             _put_message_stats(watches, query, record, row)
+        if record.type == DELAYED_TYPE and query.wants("messages_delayed"):
+            _put_delayed(watches, record, row)
         if query.is_detailed:
             row["incoming"] = []
             row["outgoing"] = []
@@ -89,6 +93,14 @@ def exchange_facts(catalogue: Catalogue, record: Exchange) -> Row:
     if effective.policy is not None:
         row["policy"] = effective.policy
     return row
+
+
+def _put_delayed(watches: Watches, record: Exchange, row: Row) -> None:
+    """Add the number of messages that wait, on the node that has the master of the queue where they do."""
+    live = watches.broker.vhosts.get(record.vhost)
+    queue = None if live is None else live.queues.get(waiting_queue(record.name))
+    if isinstance(queue, Queue):
+        row["messages_delayed"] = queue.backlog.count
 
 
 def _put_message_stats(watches: Watches, query: Query, record: Exchange, row: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from node.management.slicing import chosen, mapped, shown, sorted_rows, wanted_f
 from node.statistics.exchanges import declared_by
 from node.statistics.query import Query
 
-STATISTICS: Final = frozenset({"message_stats"})
-DETAILS: Final = frozenset({"message_stats", "incoming", "outgoing"})
+STATISTICS: Final = frozenset({"message_stats", "messages_delayed"})
+DETAILS: Final = frozenset({"message_stats", "messages_delayed", "incoming", "outgoing"})
 DEFAULT_SORT: Final = ("vhost", "name")
 DEFAULT_TYPE: Final = "direct"
 
