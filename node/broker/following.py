@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.broker.tracing import tracer_of
 from node.catalogue import events
+from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.policy import alternate_exchange
 from node.catalogue.records import Exchange, QueueRecord
 from node.client.vhost import LiveVhost
@@ -107,7 +108,7 @@ class Following:
                 self.broker.wake()  # another node that knew the queue earlier may have sent frames for it
         if self.broker.mirrors is not None and record.view is None:
             self.broker.mirrors.settings_changed(record)
-        if record.type == "quorum":
+        if record.type == "quorum" and not is_waiting_queue(record.name):
             self.broker.observer.quorum_requested(record)
         if record.exclusive_owner is not None:
             self._exclusive.setdefault(record.exclusive_owner, {})[record.uid] = record

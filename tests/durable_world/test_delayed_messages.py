@@ -48,7 +48,7 @@ def later(world: DurableWorld, seconds: float) -> None:
 
 @pytest.mark.parametrize("is_paged", [False, True])
 def test_persistent_messages_wait_through_a_restart(is_paged: bool) -> None:
-    """Their times are kept, by the time of day; those that were due meanwhile go out at once, in order."""
+    """The times are kept, by the time of day; messages that were due meanwhile go out at once, in order."""
     world, client = ready()
     for delay in (60_000, 10_000, 50_000, 5_000, 20_000):
         publish(world, client, delay, b"%d" % delay)

@@ -151,7 +151,7 @@ def test_a_planned_move_of_the_master_keeps_the_order() -> None:
 
 @pytest.mark.parametrize("is_paged", [False, True])
 def test_all_nodes_killed_and_started_again(is_paged: bool) -> None:
-    """What was persistent waits on; what was due meanwhile goes out at once."""
+    """Persistent messages wait on; those that were due meanwhile go out at once."""
     cluster = delayed()
     publish(cluster, publisher(cluster, "n3"))
     if is_paged:
