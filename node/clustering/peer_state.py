@@ -6,6 +6,7 @@
 Source: amqp-behaviour §9.7.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
@@ -140,6 +141,9 @@ class PeerState:
 
     def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """Pass frames of a data stream to the remote queues and to the mirrors."""
+        if self._broker is not None:
+            # Times to live and delays begin now, and the last turn may be long ago.
+            self._broker.now = time.monotonic()
         if self._remote is not None and (found := _of(Topic.REMOTE, frames)):
             self._receive_remote(name, found)
         if self._mirrors is not None and (found := _of(Topic.RING, frames)):

@@ -28,6 +28,10 @@ from node.queue.storage import NO_STORE_ID, QueueStorage
 TIMER_MAX_S: Final = 3600.0
 """The longest time for which a timer is set, as event loops know no years; then another one is set."""
 
+ROUNDING_S: Final = 0.001
+"""A millisecond more than was asked for: copies and the disk know times to the nearest millisecond, and copies the
+clock of the master too, so another master might find a message due half a millisecond too early, twice."""
+
 _HEADERS: Final = (DELAY_HEADER.encode(),)
 
 
@@ -127,4 +131,4 @@ def _dues(batch: Batch, now: float) -> Iterator[tuple[float, int]]:
     """Yield when the messages of a batch are due, and how many that follow each other are due at that time."""
     delays = [delay_ms(chosen_headers(content, _HEADERS)) or 0 for content in batch.contents]
     for delay, group in groupby(delays):
-        yield now + delay / 1000, sum(1 for _ in group)
+        yield now + (delay and delay / 1000 + ROUNDING_S), sum(1 for _ in group)

@@ -21,7 +21,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
 from node.catalogue.delayed import DELAYED_TYPE, waiting_queue
-from node.queue.delayed_queue import DelayedQueue
+from node.queue.delayed_queue import ROUNDING_S, DelayedQueue
 from tests.kit.disk_cluster import DiskCluster
 from tests.kit.world import Client
 
@@ -103,7 +103,7 @@ def test_the_loss_of_the_master_loses_none_and_makes_none_early(is_paged: bool) 
         for node in cluster:
             node.page_out()
     cluster.crash("n1")
-    cluster.advance(5.0)
+    cluster.advance(5.0 + 5 * ROUNDING_S)
     assert (waiting(cluster), ready(cluster)) == (COUNT, 0)
     assert cluster.view(WAITING).master_node != "n1"
     for seconds in range(1, 6):
