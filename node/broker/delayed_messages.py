@@ -82,9 +82,14 @@ class DelayedMessages(Forwarding[Delayed]):
 
     @override
     def _accepted(self, errand: Delayed, run: Run, queue: Queue, pending: PendingPublish) -> None:
-        pending.is_lost = pending.is_lost or pending.is_unkept
         if queue.successor is not None:
             self._settled(len(run))
+        elif (
+            pending.is_unkept
+        ):  # this node's disk has failed: not at once again and again until the node ends
+            del self._on_way[pending]
+            self._postpone(errand, run, queue)
+            return
         super()._accepted(errand, run, queue, pending)
 
     @override

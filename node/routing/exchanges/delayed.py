@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import ClassVar, Final
 
 from node.amqp.field_table import Table
-from node.catalogue.delayed import DELAY_HEADER, delay_ms
+from node.catalogue.delayed import DELAY_HEADER, delay_ms, exchange_of
 from node.catalogue.records import Binding
 from node.routing.exchanges import BindingIndex, Destination
 
@@ -18,8 +18,8 @@ _ASKED: Final = frozenset({DELAY_HEADER.encode()})
 class DelayedIndex:
     """The index of the routing type, and the queue in which messages wait.
 
-    queues: the names of all queues within reach. While the waiting queue is not among them, a message with a delay goes
-    nowhere.
+    queues: the names of all queues within reach. While the waiting queue is not among them, a message with a delay leads
+    back to the exchange itself, where it has been already: so it goes nowhere, not even to the alternate exchange.
     """
 
     uses_routing_key: ClassVar[bool] = True
@@ -27,6 +27,7 @@ class DelayedIndex:
     def __init__(self, inner: BindingIndex, waiting: str, queues: AbstractSet[str]) -> None:
         self._inner = inner
         self._waiting = Destination("queue", waiting)
+        self._itself = Destination("exchange", exchange_of(waiting))
         self._queues = queues
 
     @property
@@ -51,4 +52,4 @@ class DelayedIndex:
         """Return the waiting queue for a message with a delay, else what the routing type says."""
         if delay_ms(headers) is None:
             return self._inner.match(routing_key, headers)
-        return (self._waiting,) if self._waiting.name in self._queues else ()
+        return (self._waiting,) if self._waiting.name in self._queues else (self._itself,)

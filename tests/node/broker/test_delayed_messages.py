@@ -38,7 +38,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.delayed_messages import DUE_MAX
-from node.broker.forwarding import FORWARDED_MAX
+from node.broker.forwarding import FORWARDED_MAX, RETRY_S
 from node.catalogue.commands import DeleteVhost, SetPolicy
 from node.catalogue.delayed import DELAY_MAX_MS, DELAYED_TYPE, waiting_queue
 from node.queue.delayed_queue import ROUNDING_S, TIMER_MAX_S, DelayedQueue
@@ -539,3 +539,23 @@ def test_an_operator_may_purge_what_waits() -> None:
     assert done.value.value == 1
     later(world, 1.0)
     assert (ready(world), waiting(world)) == (0, 0)
+
+
+def test_a_message_that_the_disk_did_not_keep_goes_out_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node ends then; until it does, nothing is forgotten, and the loop is not kept busy."""
+    world, client = fabric()
+    assert isinstance(client.ask(1, QueueDeclare(queue="kept", durable=True)), QueueDeclareOk)
+    client.ask(1, QueueBind(queue="kept", exchange="x", routing_key="k"))
+    publish(client, 100, delivery_mode=2)
+    with monkeypatch.context() as failing:
+        failing.setattr(
+            world.broker.storage,
+            "await_safety",
+            lambda waiter, first, last: waiter.settle(first, last, is_safe=False),
+        )
+        later(world, 0.1)
+        assert ready(world, "kept") == 1
+    later(world, RETRY_S)
+    assert ready(world, "kept") == 2
+    later(world, 10 * RETRY_S)
+    assert ready(world, "kept") == 2
