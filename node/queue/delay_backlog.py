@@ -68,7 +68,7 @@ class DelayBacklog:
         self._near = DueIndex()  # of runs in memory, and of some that have left it
         self._far = DueIndex()  # of messages that are on disk only, each within a segment
         self._pages: dict[int, Page] = {}  # by segment: those of `_far`, `_wanted` and `_unread`
-        self._unread: deque[int] = deque()  # segments with messages whose times are not known yet
+        self._unread: deque[Page] = deque()  # restored, with messages whose times are not known yet
         self._wanted: list[Due] = []  # taken from `_far` and on their way
         self._count = self._body_bytes = 0  # in memory
         self._disk_count = self._disk_bytes = 0
@@ -216,9 +216,9 @@ class DelayBacklog:
         numbers = NumberSet(
             range(due.first_seq, due.first_seq + due.size) for due in (*self._far.entries(), *self._wanted)
         )
+        for page in self._unread:
+            numbers.add(page.numbers)
         for page in self._pages.values():
-            if page.segment in self._unread:
-                numbers.add(page.numbers)
             self._forget_page(page, numbers, on_gone)
         self.abandon()
         return count
@@ -296,10 +296,10 @@ class DelayBacklog:
 
     def restore(self, pages: Iterable[Page]) -> None:
         """Begin with the messages that a recovery found."""
+        assert not self._pages, "it is empty"
         for page in pages:
             self._add_page(page)
-            if page.segment not in self._unread:
-                self._unread.append(page.segment)
+        self._unread.extend(self._pages.values())
 
     def _add_page(self, page: Page) -> None:
         known = self._pages.get(page.segment)
@@ -326,7 +326,7 @@ class DelayBacklog:
 
     def _read(self) -> None:
         """Read one segment, to learn when its messages are due."""
-        page = self._pages[self._unread[0]]
+        page = self._unread[0]  # not that of `_pages`, which may have newer messages by now
         asked = self._ask()
 
         def scanned(found: list[Absent]) -> None:

@@ -18,8 +18,8 @@ _ASKED: Final = frozenset({DELAY_HEADER.encode()})
 class DelayedIndex:
     """The index of the routing type, and the queue in which messages wait.
 
-    queues: the names of all queues within reach. While the waiting queue is not among them, a message with a delay leads
-    back to the exchange itself, where it has been already: so it goes nowhere, not even to the alternate exchange.
+    queues: the names of all queues within reach. While the waiting queue is not among them, a message with a delay
+    leads back to the exchange itself, where it has been already: it goes nowhere, not even to the alternate exchange.
     """
 
     uses_routing_key: ClassVar[bool] = True

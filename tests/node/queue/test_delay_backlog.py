@@ -254,3 +254,45 @@ def test_unreadable_messages_are_waited_for_until_they_are_given_up() -> None:
     again.fetch(1.0)
     assert again.due(1.0) == [b"b"]
     assert again.backlog.count == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_history_gives_each_message_once_and_in_order(seed: int) -> None:
+    """Publishes, paging, answers of the disk, restarts and time in any order, beside a sorted list."""
+    dice = Random(seed)
+    bench = Bench()
+    now = 0.0
+    expected: list[tuple[float, int, bytes]] = []
+    taken: list[bytes] = []
+    for _ in range(300):
+        step = dice.randrange(8)
+        if step <= 2:
+            at = now + dice.choice((0.0, 0.5, 1.0, 3.0, 7.0, 20.0))
+            bodies = [b"%d" % (bench.next_seq + index) for index in range(dice.randrange(1, 4))]
+            expected += [(at, bench.next_seq + index, body) for index, body in enumerate(bodies)]
+            bench.add(*bodies, at=at)
+        elif step == 3:
+            bench.backlog.page_out(dice.choice((1, 300, 1 << 30)))
+        elif step == 4:
+            bench.backlog.fetch(now)
+        elif step == 5 and bench.storage.questions:
+            bench.storage.questions.popleft()()
+        elif step == 6 and not dice.randrange(10):
+            bench = bench.reopened()
+        elif step == 7:
+            now += dice.choice((0.1, 1.0, 4.0))
+        while bench.backlog.head_expiry <= now and dice.randrange(6):
+            run = bench.backlog.take(dice.randrange(1, 3))
+            bench.storage.forget(run.seqs, run.store_id)
+            taken += bodies_of(run)
+            for body in bodies_of(run):
+                first = min(expected)
+                assert body == first[2]
+                expected.remove(first)
+        assert bench.backlog.count == len(expected)
+        held = NumberSet(bench.backlog.ready_ranges())
+        assert all(number in held for _, number, _ in expected)
+    bench.fetch(1e9)
+    taken += bench.due(1e9)
+    assert len(taken) == bench.next_seq - 1
+    assert (bench.backlog.count, bench.backlog.body_bytes, bench.backlog.is_paged) == (0, 0, False)
