@@ -1,8 +1,8 @@
 """Messages on their way from queues to dead-letter exchanges.
 
 On this node the order of disk writes ensures that one of the two queues has a message; another node, or a queue's
-mirrors, must answer first. A broker with a meter counts those that no queue has in the end (`node.broker.letter_fates`).
-Source: amqp-behaviour §5.5.
+mirrors, must answer first. A broker with a meter counts those that no queue has in the end
+(`node.broker.letter_fates`). Source: amqp-behaviour §5.5.
 """
 
 from node.broker.forwarding import Forwarding, ForwardingHost
