@@ -32,7 +32,7 @@ class Metered:
 
     def __init__(self) -> None:
         self.world = World()
-        self.meter = self.world.broker.meter = Meter(lambda: 0)
+        self.meter = self.world.broker.meter = Meter(lambda: 0, lambda: 0)
         self.client: Client = self.world.client(1)
 
     def declare(self, name: str, arguments: Table | None = None) -> None:
@@ -142,7 +142,7 @@ def lost_on(cluster: Cluster, node: str) -> dict[str, int]:
 def test_a_target_on_another_node(arguments: Table, wanted: dict[str, int]) -> None:
     """The answer of the other node says whether its queue has the message."""
     cluster = Cluster("n1", "n2")
-    cluster["n1"].broker.meter = Meter(lambda: 0)
+    cluster["n1"].broker.meter = Meter(lambda: 0, lambda: 0)
     cluster.declare("n2", "dead", arguments)
     cluster.declare("n1", "source", dying_to("", "dead"))
     die(cluster, "n1")
@@ -154,7 +154,7 @@ def test_a_target_on_another_node(arguments: Table, wanted: dict[str, int]) -> N
 def test_a_target_with_mirrors(arguments: Table, wanted: dict[str, int]) -> None:
     """Nothing is counted before the mirrors have answered, and a message that they keep is not lost."""
     cluster = Cluster("n1", "n2")
-    cluster["n1"].broker.meter = Meter(lambda: 0)
+    cluster["n1"].broker.meter = Meter(lambda: 0, lambda: 0)
     cluster.declare_mirrored("dead", "n1", "n2", arguments=arguments)
     cluster.declare("n1", "source", dying_to("", "dead"))
     cluster.is_ring_held = True

@@ -13,7 +13,7 @@ def test_a_page_asks_for_what_is_on_it_only() -> None:
     assert (page["total_count"], page["page_count"]) == (7, 4)
     ((kind, query, _),) = site.queries
     assert (kind, query.ids) == ("exchanges", ("/\0amq.fanout", "/\0amq.headers"))
-    assert query.fields == {"message_stats"}
+    assert query.fields == {"message_stats", "messages_delayed"}
 
 
 def test_metadata_alone_ask_nobody() -> None:
