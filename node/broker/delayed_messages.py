@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from node.broker.forwarding import Forwarding, ForwardingHost
-from node.catalogue.delayed import exchange_of
+from node.catalogue.delayed import DELAY_HEADER, exchange_of
 from node.override import override
-from node.queue.delay import due_copy, due_envelope
+from node.queue.delay import due_copy, due_envelope, negated
 from node.queue.intake import Targets
 from node.queue.live_queue import LiveQueue
 from node.queue.pending_publish import PendingPublish
@@ -23,6 +23,10 @@ from node.queue.run import Batch, Run
 
 DUE_MAX: Final = 4096
 """The most messages of a node that have left their waiting queues and are not forgotten yet; the others stay there."""
+
+
+ROUTES_MAX: Final = 1024
+"""The most routes that are remembered; with more they are all learnt anew."""
 
 
 class Delayed(NamedTuple):
@@ -37,6 +41,8 @@ class DelayedMessages(Forwarding[Delayed]):
 
     def __init__(self, broker: ForwardingHost) -> None:
         super().__init__(broker)
+        self._routes: dict[tuple[Delayed, tuple[str, ...]], Targets | None] = {}
+        self._version = -1
         self._count = 0  # of all that are not forgotten
         self._held_back: dict[Queue, None] = {}  # queues with more that is due
 
@@ -58,27 +64,55 @@ class DelayedMessages(Forwarding[Delayed]):
         """Publish messages. True: their targets do not all have them yet, so the queue keeps them."""
         if queue.is_deleted:
             return False
-        envelope = due_envelope(run.envelope)
-        keys = [envelope.routing_key, *envelope.cc, *envelope.bcc]
-        copies: list[tuple[bytes, Targets]] = []
-        for content in run.contents:
-            copy, headers = due_copy(content, envelope.channel)
-            copies.append((copy, Targets(self._route(errand, keys, headers))))
-        targets: list[LiveQueue] = [target for _, found in copies for target in found]
+        batches = self._batches(errand, run)
+        targets: list[LiveQueue] = [target for _, found in batches for target in found]
         if any(target.is_out_of_reach for target in targets):
             self._postpone(errand, run, queue)
             return True
         pending = PendingPublish(len(run))
         intake = self._broker.intake
-        for copy, found in copies:
-            intake.give(Batch(envelope, [copy], run.size), found, pending)
-        for target in targets:
-            if isinstance(target, Queue):
-                target.count_letters(1)
-                self._congested = target if target.leaves_node else self._congested
+        for batch, found in batches:
+            intake.give(batch, found, pending)
+            for target in found:
+                if isinstance(target, Queue):
+                    target.count_letters(len(batch.contents))
+                    self._congested = target if target.leaves_node else self._congested
         self._on_way[pending] = run, queue
         intake.end(pending, partial(self._accepted, errand, run, queue))
         return True
+
+    def _batches(self, errand: Delayed, run: Run) -> list[tuple[Batch, Targets]]:
+        """Return the messages as they go out, in order, with the queues that they go to."""
+        envelope = run.envelope
+        keys = (envelope.routing_key, *envelope.cc, *envelope.bcc)
+        targets = self._targets(errand, keys)
+        if targets is not None:
+            negatives = list(map(negated, run.contents))
+            contents = [content for content in negatives if content is not None]
+            if len(contents) == len(negatives):
+                return [(Batch(envelope, contents, run.size), targets)]
+        envelope = due_envelope(envelope)
+        found: list[tuple[Batch, Targets]] = []
+        for content in run.contents:
+            copy, headers = due_copy(content, envelope.channel)
+            own = Targets(self._route(errand, keys, headers)) if targets is None else targets
+            found.append((Batch(envelope, [copy], run.size), own))
+        return found
+
+    def _targets(self, errand: Delayed, keys: tuple[str, ...]) -> Targets | None:
+        """Return the targets of messages with these keys, remembered until the catalogue changes; None: they depend
+        on further headers of each message.
+        """
+        version = self._broker.catalogue.version
+        if version != self._version or len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+            self._version = version
+        known = (errand, keys)
+        if known not in self._routes:
+            asked = self._broker.vhosts[errand.vhost].router.headers_asked(errand.exchange)
+            depends = any(name != DELAY_HEADER.encode() for name in asked)
+            self._routes[known] = None if depends else Targets(self._route(errand, keys, {}))
+        return self._routes[known]
 
     @override
     def _accepted(self, errand: Delayed, run: Run, queue: Queue, pending: PendingPublish) -> None:

@@ -271,8 +271,11 @@ def test_a_headers_exchange_sees_the_headers() -> None:
 
 
 def test_bindings_count_when_the_message_is_due() -> None:
-    """Not when it is published."""
+    """What was learnt from earlier messages does not count either."""
     world, client = fabric()
+    publish(client, 100, b"before")
+    later(world, 0.1)
+    assert fetched(client) == [b"before"]
     publish(client, 100)
     bound(client, "later", "k")
     client.ask(1, QueueUnbind(queue="q", exchange="x", routing_key="k"))

@@ -267,7 +267,7 @@ def test_any_history_gives_each_message_once_and_in_order(seed: int) -> None:
     for _ in range(300):
         step = dice.randrange(8)
         if step <= 2:
-            at = now + dice.choice((0.0, 0.5, 1.0, 3.0, 7.0, 20.0))
+            at = round(now + dice.choice((0.0, 0.5, 1.0, 3.0, 7.0, 20.0)), 6)
             bodies = [b"%d" % (bench.next_seq + index) for index in range(dice.randrange(1, 4))]
             expected += [(at, bench.next_seq + index, body) for index, body in enumerate(bodies)]
             bench.add(*bodies, at=at)
