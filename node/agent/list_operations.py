@@ -19,8 +19,12 @@ from node.catalogue.records import Binding, Exchange
 from node.io.control import EX_USAGE, ControlError
 from node.io.turns import taken
 from node.process import status
+from node.statistics.exchanges import exchange_id
 from node.statistics.query import Query
 from node.statistics.rows import Kind
+
+DELAYED: Final = "messages_delayed"
+"""A column of exchanges that nodes must be asked for: only those with delayed messages know how many."""
 
 _PROTOCOL: Final = [0, 9, 1]
 _PID: Final = re.compile(r"<(.{1,512})\.([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})>", re.DOTALL)
@@ -142,6 +146,7 @@ class ListOperations(AdminOperations):
         if catalogue.vhost(vhost) is None:
             return []
         records = sorted(catalogue.exchanges(vhost), key=lambda each: each.name)
+        delayed = await self._delayed(vhost) if DELAYED in columns else {}
 
         def row(each: Exchange) -> dict[str, Any]:
             policy = catalogue.effective_policy(each).policy if "policy" in columns else None
@@ -153,9 +158,15 @@ class ListOperations(AdminOperations):
                 "internal": each.internal,
                 "arguments": plain(each.arguments),
                 "policy": policy or "",
+                DELAYED: delayed.get(exchange_id(vhost, each.name), ""),
             }
 
         return await _only(map(row, records), columns)
+
+    async def _delayed(self, vhost: str) -> dict[str, int]:
+        """Return the number of messages that wait, by the id of the delayed exchange."""
+        rows = await self._rows("exchanges", Query(vhost=vhost, fields=frozenset({DELAYED})))
+        return {row["id"]: row[DELAYED] for row in rows if DELAYED in row}
 
     async def list_bindings(self, vhost: str, columns: list[str]) -> list[dict[str, Any]]:
         """Return the bindings of a vhost, by source."""

@@ -1,5 +1,6 @@
 """docs/delayed.md: delayed messages outlive the kill -9 of the node where they wait; none comes early."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -68,4 +69,35 @@ def test_none_is_lost_and_none_comes_early(
         assert early == []
         late = sorted(at - due[number] for number, at in seen.items())
         print(f"again: {again}; late: median {late[COUNT // 2]:.3f} s, most {late[-1]:.3f} s")
+        channel.exchange_delete(exchange)
+
+
+def test_any_node_tells_how_many_wait_and_guards_their_queue(
+    shaken_cluster: Cluster, name: Callable[[str], str]
+) -> None:
+    """On the command line, of a node that is not their master; the queue cannot be deleted, but purged."""
+    cluster, exchange = shaken_cluster, name("delayed")
+    waiting = f"amq.delayed.{exchange}"
+    with pika.BlockingConnection(parameters(cluster[0])) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.exchange_declare(
+            exchange, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+        )
+        await_shape(cluster[1], waiting, master=cluster[0].name, synced=2)
+        for _ in range(3):
+            properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": 3_600_000})
+            channel.basic_publish(exchange, "", b"", properties)
+
+        def told() -> Any:
+            done = cluster[2].ctl("-q", "list_exchanges", "name", "messages_delayed", "--formatter", "json")
+            rows = {row["name"]: row["messages_delayed"] for row in json.loads(done.output)}
+            assert rows["amq.direct"] == ""
+            return rows[exchange]
+
+        assert told() == 3
+        assert cluster[2].ctl("delete_queue", waiting).code != 0
+        assert told() == 3
+        assert cluster[2].ctl("purge_queue", waiting).code == 0
+        assert told() == 0
         channel.exchange_delete(exchange)

@@ -120,7 +120,7 @@ CONSUMERS: Final = Listing(
 )
 
 EXCHANGES: Final = Listing(
-    words("name type durable auto_delete internal arguments policy"),
+    words("name type durable auto_delete internal arguments policy messages_delayed"),
     ("name", "type"),
     {"type": Atom, "arguments": Arguments},
 )
