@@ -271,7 +271,7 @@ def test_a_headers_exchange_sees_the_headers() -> None:
 
 
 def test_bindings_count_when_the_message_is_due() -> None:
-    """What was learnt from earlier messages does not count either."""
+    """Routes that were learnt from earlier messages do not count either."""
     world, client = fabric()
     publish(client, 100, b"before")
     later(world, 0.1)
