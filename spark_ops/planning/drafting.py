@@ -10,7 +10,19 @@ from typing import Any, Final, TypeAlias
 from spark_ops.planning import plan as plans
 from spark_ops.planning.balance import Bounds
 from spark_ops.planning.fleet import Fleet, fleet_of
-from spark_ops.planning.goals import COPIES, CPU, DISK, IN, LOCALITY, MASTERS, MEMORY, OUT, Settings, checked
+from spark_ops.planning.goals import (
+    COPIES,
+    CPU,
+    DISK,
+    IN,
+    LOCALITY,
+    MASTERS,
+    MEMORY,
+    OUT,
+    SPREAD,
+    Settings,
+    checked,
+)
 from spark_ops.planning.locality import remote_share
 from spark_ops.planning.milp import polished
 from spark_ops.planning.net_moves import NetMove
@@ -18,6 +30,8 @@ from spark_ops.planning.plan import Step
 from spark_ops.planning.planner import Outcome, objective, planned
 from spark_ops.planning.repair import capacity_bounds
 from spark_ops.planning.rows import ClusterRows, NodeRow
+from spark_ops.planning.spare import Shortage, shortages
+from spark_ops.planning.spread import crowded_tenants
 from spark_ops.planning.state import State
 from spark_ops.planning.steps import Move, NotPossible, steps_of, summary_of
 from spark_ops.planning.times import iso
@@ -183,6 +197,9 @@ def _goals(before: State, outcome: Outcome, settings: Settings) -> list[dict[str
                 "met": is_met,
             }
         )
+    if settings.mode == "full" and SPREAD in settings.goals and len(before.fleet.tenants):
+        crowded, left = crowded_tenants(before), crowded_tenants(after)
+        found.append({"id": SPREAD, "kind": "soft", "before": crowded, "after": left, "met": left == 0})
     if settings.mode == "full" and LOCALITY in settings.goals and before.fleet.clients:
         old, new = remote_share(before), remote_share(after)
         found.append(
@@ -247,7 +264,17 @@ def _notes(fleet: Fleet, settings: Settings, outcome: Outcome) -> list[Note]:
         found.append(("left-out", None, None, None, text))
     found += _large_queues(fleet, settings, outcome.state)
     found += _size(fleet, settings, outcome.state)
+    found += [
+        ("no-spare", None, None, each.node, _shortage(each)) for each in shortages(outcome.state, settings)
+    ]
     return found
+
+
+def _shortage(found: Shortage) -> str:
+    return (
+        f"if {found.node} were lost, the other nodes would use {found.used:.0%} of their {found.resource}, "
+        f"more than {found.limit:.0%}: no placement helps; add nodes, or room on the nodes"
+    )
 
 
 def _large_queues(fleet: Fleet, settings: Settings, state: State) -> list[Note]:

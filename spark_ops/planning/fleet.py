@@ -39,7 +39,7 @@ class Fleet:
     copy.   movable: False if no step may touch it.   fixed: by queue, nodes to which its policy holds it.
     clients: by queue, numbers by node.   ram: nodes without quorum queues.   why_not: reasons, by queue that is not
     movable.
-    rows: the queues in order; empty: `row` makes them.
+    tenants: by queue, a number; empty: not known.   rows: the queues in order; empty: `row` makes them.
     """
 
     cluster: str
@@ -61,6 +61,7 @@ class Fleet:
     is_quorum: Bools
     fixed: dict[int, frozenset[int]] = field(default_factory=dict)
     clients: dict[int, dict[int, int]] = field(default_factory=dict)
+    tenants: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
     ram: frozenset[int] = frozenset()
     why_not: dict[int, str] = field(default_factory=dict)
     rows: Sequence[QueueRow] = ()
@@ -165,6 +166,7 @@ def fleet_of(cluster: ClusterRows, settings: Settings, *, now: float) -> Fleet:
             for place, row in enumerate(rows)
             if row.clients
         },
+        _numbered([_tenant(row, settings.tenant_pattern) for row in rows]),
         frozenset(at[node] for node in ram_nodes(cluster) if node in at),
         why_not,
         rows,
@@ -179,6 +181,17 @@ def _numbered(names: Sequence[str | None]) -> Ints:
     """Return numbers of names by their alphabetical order; -1 for None."""
     known = {name: number for number, name in enumerate(sorted({name for name in names if name is not None}))}
     return np.array([-1 if name is None else known[name] for name in names], np.int32)
+
+
+def _tenant(row: QueueRow, pattern: str | None) -> str:
+    """Return the tenant of a queue: its vhost, or the first group of the pattern, or the match, in `vhost/queue`.
+
+    A queue that the pattern does not match has its vhost as tenant.
+    """
+    found = None if pattern is None else re.search(pattern, f"{row.vhost}/{row.queue}")
+    if found is None:
+        return f"vhost {row.vhost}"
+    return f"match {(found[1] if found.re.groups else found[0]) or ''}"
 
 
 def _left_alone(rows: Sequence[QueueRow], settings: Settings, now: float) -> dict[int, str]:

@@ -1,7 +1,7 @@
 """The goals of a plan, in order, with their limits, and the operator's settings for a plan.
 
     hard: drain · copies · zones · capacity · failover      never more violated than before, by any move
-    soft: cpu · in · out · memory · disk · masters · locality    each only as far as all before it accept
+    soft: cpu · in · out · memory · disk · masters · spread · locality    each only as far as all before it accept
 
 A soft goal acts where a node's load is above `act_above` times the mean of its group, and stops at `stop_at` times:
 loads in between are left alone, so noise moves nothing. Loads are compared as shares of the nodes' capacities.
@@ -57,8 +57,9 @@ SOFT_GOALS: Final = (
     SoftGoal("disk", DISK, False, 1.30, 1.15, 0.02),
     SoftGoal("masters", MASTERS, True, 1.35, 1.20, 2.0),
 )
+SPREAD: Final = "spread"
 LOCALITY: Final = "locality"
-GOAL_IDS: Final = (*(goal.id for goal in SOFT_GOALS), LOCALITY)
+GOAL_IDS: Final = (*(goal.id for goal in SOFT_GOALS), SPREAD, LOCALITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Settings:
     wave_moves, wave_bytes: of each wave.   cpu_max to fds_max: shares of a node's capacity, also after any other node
     died (cpu).   copies_max: of a node; 0: no limit.   promote_share, copy_share: queues with a smaller share of their
     node's load move only if no others help.   group_label: nodes with the same value of that label are
-    compared with each other; None: all are.   goals: ids of the soft ones, in order.
+    compared with each other; None: all are.   tenant_pattern: a regular expression that finds the tenant of a queue in
+    `vhost/queue`, as its first group or match; None: the vhost.   goals: ids of the soft ones, in order.
     """
 
     mode: PlanMode = "full"
@@ -95,6 +97,7 @@ class Settings:
     promote_share: float = 0.005
     copy_share: float = 0.02
     group_label: str | None = None
+    tenant_pattern: str | None = None
     goals: tuple[str, ...] = GOAL_IDS
     optimize: Literal["milp"] | None = None
 
@@ -134,7 +137,7 @@ def checked(settings: Settings) -> Settings:
     unknown = [id_ for id_ in settings.goals if id_ not in GOAL_IDS]
     if unknown or len(set(settings.goals)) != len(settings.goals):
         raise SettingsError(f"goals are {', '.join(GOAL_IDS)}, each at most once")
-    for pattern in (settings.only_vhost, settings.exclude_queue):
+    for pattern in (settings.only_vhost, settings.exclude_queue, settings.tenant_pattern):
         try:
             re.compile(pattern or "")
         except re.error as error:

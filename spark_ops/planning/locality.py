@@ -1,6 +1,6 @@
 """The last goal is locality: a master should be where most of its clients are, so that operations make fewer hops.
 
-Source: spark §3.3, goal 8.
+Source: spark §3.3, goal 9.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ from typing import Final
 
 from spark_ops.planning.balance import Bounds, tolerated
 from spark_ops.planning.goals import CPU
+from spark_ops.planning.spread import Spread
 from spark_ops.planning.state import Done, State
 
 CLIENTS_SHARE: Final = 0.6
@@ -17,8 +18,13 @@ LOAD_SHARE: Final = 0.005
 """The share of its node's cpu that a queue must use: for smaller ones hops don't matter."""
 
 
-def localize(state: State, earlier: Sequence[Bounds], take: Callable[[Done], None]) -> None:
-    """Promote the mirrors at which most clients of a queue are, where all earlier goals accept it."""
+def localize(
+    state: State, earlier: Sequence[Bounds], spread: Spread | None, take: Callable[[Done], None]
+) -> None:
+    """Promote the mirrors at which most clients of a queue are, where all earlier goals accept it.
+
+    spread: the masters of tenants; None: that is no goal.
+    """
     fleet = state.fleet
     for queue, clients in sorted(fleet.clients.items()):
         source = int(state.master[queue])
@@ -34,11 +40,14 @@ def localize(state: State, earlier: Sequence[Bounds], take: Callable[[Done], Non
         if (
             vector[CPU] >= LOAD_SHARE * state.load[CPU][source]
             and tolerated(state, earlier, source, target, vector)
+            and (spread is None or spread.allows(queue, target))
             and state.has_room(source, target, vector)
             and state.survives("promote", queue, source, target)
         ):
             why = f"{clients[target]} of its {count} clients are at {fleet.nodes[target].node}"
             take(Done("promote", queue, source, target, "locality", why))
+            if spread is not None:
+                spread.moved(queue, source, target)
 
 
 def remote_share(state: State) -> float:

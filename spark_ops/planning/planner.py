@@ -20,6 +20,7 @@ from spark_ops.planning.goals import (
     MASTERS,
     MEMORY,
     SOFT_GOALS,
+    SPREAD,
     Settings,
     SoftGoal,
 )
@@ -27,6 +28,7 @@ from spark_ops.planning.locality import localize
 from spark_ops.planning.net_moves import NetMove, copied_bytes, differing, is_moved, net_moves, placed
 from spark_ops.planning.repair import Repairer, capacity_bounds, zone_deficit
 from spark_ops.planning.schedule import scheduled
+from spark_ops.planning.spread import Spread
 from spark_ops.planning.state import Done, State
 
 ROUNDS_MAX: Final = 40
@@ -174,8 +176,13 @@ class Planner:
             Balancer(self.state, self._settings, earlier, self.take).run(bounds)
             exchange(self.state, earlier, bounds, self.take)
             earlier.append(bounds)
+        spread = (
+            Spread(self.state) if SPREAD in self._settings.goals and len(self.state.fleet.tenants) else None
+        )
+        if spread is not None:
+            spread.run(earlier, self.take)
         if LOCALITY in self._settings.goals:
-            localize(self.state, earlier, self.take)
+            localize(self.state, earlier, spread, self.take)
 
     def _soft_bounds(self) -> list[Bounds]:
         goals = self._settings.soft_goals() if self._settings.mode == "full" else SOFT_GOALS

@@ -32,6 +32,7 @@ _GOALS: Final = {
     "zones": "copies in different zones",
     "capacity": "capacity",
     "failover": "room for a failover",
+    "spread": "Tenants with too many masters on one node",
     "locality": "Remote clients",
 }
 
