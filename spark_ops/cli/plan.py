@@ -18,7 +18,7 @@ from spark_ops.cli import plan_text
 from spark_ops.cli.collect import seconds
 from spark_ops.cli.errors import EX_ENGINE, EX_FINDINGS, EX_UNKNOWN, OpsError
 from spark_ops.cli.topologies import add_topology_argument, read_topology, url_of
-from spark_ops.planning.goals import Settings, SettingsError, checked, settings_from
+from spark_ops.planning.goals import NODE_MODES, Settings, SettingsError, checked, settings_from
 from spark_ops.planning.plan import parse_document, written
 from spark_ops.planning.rows import ClusterRows
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["full"],
         metavar="MODE",
-        help="full, repair, drain-node NODE, or add-node NODE",
+        help="full, repair, or one of drain-node, add-node, demote and restore with a NODE",
     )
     parser.add_argument("--goals", type=Path, metavar="FILE", help="settings of the planner (TOML)")
     parser.add_argument("--max-moves", metavar="N|all", help="the most moves (default: 50)")
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _sort_out_mode(arguments: argparse.Namespace) -> None:
     """Take ROOT out of the values of --mode: a mode has at most one node, but argparse takes ROOT after it, too."""
-    needed = 2 if arguments.mode[0] in ("drain-node", "add-node") else 1
+    needed = 2 if arguments.mode[0] in NODE_MODES else 1
     if len(arguments.mode) == needed + 1 and arguments.root is None:
         arguments.root = Path(arguments.mode.pop())
 
@@ -194,8 +194,8 @@ def _check_age(rows: ClusterRows, now: float, age_max_s: float) -> None:
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Return the settings of the command line and of the file; the command line overrides. Raises: OpsError."""
     mode, *rest = arguments.mode
-    if mode not in ("full", "repair", "drain-node", "add-node") or len(rest) > 1:
-        raise OpsError("--mode is full, repair, drain-node NODE or add-node NODE")
+    if mode not in ("full", "repair", *NODE_MODES) or len(rest) > 1:
+        raise OpsError(f"--mode is full, repair, or one of {', '.join(NODE_MODES)} with a NODE")
     settings = replace(Settings(), mode=mode, node=rest[0] if rest else None)
     try:
         checked(settings)

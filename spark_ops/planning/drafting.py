@@ -183,6 +183,10 @@ def _goals(before: State, outcome: Outcome, settings: Settings) -> list[dict[str
         {"id": name, "kind": "hard", "before": old, "after": new, "met": new == 0}
         for name, old, new in zip(HARD_GOALS, _hard_figures(before), _hard_figures(after), strict=True)
     ]
+    if settings.mode == "demote":
+        at = next(place for place, row in enumerate(before.fleet.nodes) if row.node == settings.node)
+        old_count, left = before.load[MASTERS][at], after.load[MASTERS][at]
+        found.append({"id": "demote", "kind": "hard", "before": old_count, "after": left, "met": left == 0})
     for each in outcome.bounds:
         is_met = all(
             after.load[each.goal.dimension][node] <= each.act[node] * (1 + 1e-9) or bad
@@ -252,9 +256,10 @@ def _notes(fleet: Fleet, settings: Settings, outcome: Outcome) -> list[Note]:
     stuck = sorted(outcome.stuck.items())
     for (queue, node), why in stuck[:NOTES_MAX]:
         row, name = fleet.row(queue), fleet.nodes[node].node
-        found.append(("cannot-move", row.vhost, row.queue, name, f"its copy stays on {name}: {why}"))
+        what = "master" if settings.mode == "demote" else "copy"
+        found.append(("cannot-move", row.vhost, row.queue, name, f"its {what} stays on {name}: {why}"))
     if len(stuck) > NOTES_MAX:
-        text = f"{len(stuck) - NOTES_MAX} more copies cannot be moved"
+        text = f"{len(stuck) - NOTES_MAX} more queues cannot be moved"
         found.append(("cannot-move", None, None, None, text))
     if outcome.left:
         text = (

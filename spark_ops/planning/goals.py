@@ -25,7 +25,9 @@ MASTERS: Final = 5
 COPIES: Final = 6
 DIMENSIONS: Final = ("cpu", "in", "out", "memory", "disk", "masters", "copies")
 
-PlanMode: TypeAlias = Literal["full", "drain-node", "add-node", "repair"]
+PlanMode: TypeAlias = Literal["full", "drain-node", "add-node", "demote", "restore", "repair"]
+NODE_MODES: Final = ("drain-node", "add-node", "demote", "restore")
+"""The modes that are about one node."""
 
 
 class SettingsError(ValueError):
@@ -66,7 +68,7 @@ GOAL_IDS: Final = (*(goal.id for goal in SOFT_GOALS), SPREAD, LOCALITY)
 class Settings:
     """The operator's settings for a plan.
 
-    node: of drain-node and add-node.   max_moves, max_bytes: None: no limit.
+    node: of the modes that are about one node.   max_moves, max_bytes: None: no limit.
     only_vhost, exclude_queue: regular expressions, searched in the names of vhosts to include, of queues to leave
     alone.
     cool_down_s: a queue is left alone that long after a move.   seed: chooses the order of equals; 0: by name.
@@ -115,7 +117,7 @@ class Settings:
 
 def checked(settings: Settings) -> Settings:
     """Return the settings if they are valid. Raises: SettingsError."""
-    if (settings.node is None) != (settings.mode in ("full", "repair")):
+    if (settings.node is None) == (settings.mode in NODE_MODES):
         raise SettingsError(f"mode {settings.mode} {'has no' if settings.node else 'needs a'} node")
     for name in ("cpu_max", "memory_max", "disk_max", "fds_max"):
         if not 0 < getattr(settings, name) <= 1:

@@ -20,7 +20,7 @@ class NetMove:
 
     source, target: the nodes of the master before and after it; the same if it stays.   adds, drops: nodes that get a
     copy, that lose theirs.   reason, why: of the planner's move that made the queue leave its first placement.
-    may_cost: it drains a node or adds missing copies, which may cost what the loss of a node leaves.
+    may_cost: it drains or demotes a node or adds missing copies, which may cost what the loss of a node leaves.
     """
 
     queue: int
@@ -56,7 +56,7 @@ def net_moves(fleet: Fleet, after: State, log: Sequence[Done]) -> list[NetMove]:
         if adds or drops or source != target:
             left = {*drops, source} if source != target else set(drops)
             cause = next((done for done in moves if done.source in left or done.target in adds), moves[0])
-            may_cost = any(done.reason in ("drain", "copies") for done in moves)
+            may_cost = any(done.reason in ("drain", "demote", "copies") for done in moves)
             found.append(NetMove(queue, source, target, adds, drops, cause.reason, cause.why, may_cost))
     return found
 

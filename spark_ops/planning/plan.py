@@ -29,7 +29,7 @@ CREATED_AHEAD_S: Final = 120.0
 """The most seconds by which the clock of the plan's author may be ahead of ours."""
 
 Action: TypeAlias = Literal["promote", "add_mirror", "wait_synced", "drop_mirror", "note"]
-Mode: TypeAlias = Literal["full", "drain-node", "add-node", "repair", "rollback"]
+Mode: TypeAlias = Literal["full", "drain-node", "add-node", "demote", "restore", "repair", "rollback"]
 _ACTIONS: Final[dict[str, Action]] = {action: action for action in get_args(Action)}
 _MODES: Final[dict[str, Mode]] = {mode: mode for mode in get_args(Mode)}
 

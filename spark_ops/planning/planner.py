@@ -5,7 +5,7 @@ so a plan that may have more moves is never worse. At the end the moves of each 
 Same fleet and settings, same moves. Source: spark §3.3, §6.3, §6.7-10, §6.25.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -148,8 +148,11 @@ class Planner:
 
     def _round(self) -> None:
         mode = self._settings.mode
-        if mode == "add-node":
+        if mode in ("add-node", "restore"):
             self._fill()
+            return
+        if mode == "demote":
+            self._repairer.demote(self._node())
             return
         before = len(self.state.done)
         self._repairer.drain()
@@ -189,9 +192,11 @@ class Planner:
         return [bounds_of(goal, self.state) for goal in goals]
 
     def _fill(self) -> None:
-        """Move a share of every load to the new node, and nothing anywhere else."""
-        state = self.state
-        at = next(place for place, row in enumerate(state.fleet.nodes) if row.node == self._settings.node)
+        """Move a share of every load to the new node, and nothing anywhere else; to restore a node only masters."""
+        state, at = self.state, self._node()
+        settings = self._settings
+        if settings.mode == "restore":
+            settings = replace(settings, with_copies=False)
         state.may_receive = [may and node == at for node, may in enumerate(state.may_receive)]
         state.may_lead = [may and node == at for node, may in enumerate(state.may_lead)]
         if not self._bounds:
@@ -199,8 +204,13 @@ class Planner:
         earlier: list[Bounds] = []
         for bounds in self._bounds:
             if state.load[bounds.goal.dimension][at] < FILLED * bounds.mean[at]:
-                Balancer(state, self._settings, earlier, self.take).run(bounds)
+                Balancer(state, settings, earlier, self.take).run(bounds)
             earlier.append(bounds)
+
+    def _node(self) -> int:
+        """Return the node that the mode is about."""
+        nodes = self.state.fleet.nodes
+        return next(place for place, row in enumerate(nodes) if row.node == self._settings.node)
 
 
 def planned(fleet: Fleet, settings: Settings) -> Outcome:

@@ -80,7 +80,7 @@ class Repairer:
         self.stuck.clear()
         for queue, node in self._stranded():
             if node == int(state.master[queue]):
-                self._lead_away(queue, node)
+                self._lead_away(queue, node, "drain", self._why(node))
         for queue, node in self._stranded():
             self._copy_away(queue, node)
 
@@ -100,7 +100,19 @@ class Repairer:
         state = "is down" if not row.is_up else "is in maintenance" if row.is_draining else "is to be emptied"
         return f"{row.node} {state}"
 
-    def _lead_away(self, queue: int, node: int) -> None:
+    def demote(self, node: int) -> None:
+        """Move the masters off a node, the busiest first. Its copies stay."""
+        state = self._state
+        self.stuck.clear()
+        why = f"{state.fleet.nodes[node].node} is to have no masters"
+        queues = np.flatnonzero(state.master == node)
+        for queue in queues[np.lexsort((queues, -state.fleet.promote_cpu[queues]))].tolist():
+            self._lead_away(queue, node, "demote", why)
+            if int(state.master[queue]) == node:
+                reason = "no other node has a synchronised copy, room for the master, and leave to have it"
+                self.stuck[queue, node] = state.fleet.why_not.get(queue, reason)
+
+    def _lead_away(self, queue: int, node: int, reason: str, why: str) -> None:
         state = self._state
         if queue in state.fleet.why_not or not state.fleet.movable[queue]:
             return
@@ -118,7 +130,7 @@ class Repairer:
                     other,
                 ),
             )
-            self._make("promote", queue, node, best, "drain", self._why(node))
+            self._make("promote", queue, node, best, reason, why)
 
     def _copy_away(self, queue: int, node: int) -> None:
         state = self._state

@@ -83,7 +83,10 @@ class State:
         self.master = masters_of(fleet)
         drained = settings.node if settings.mode == "drain-node" else None
         self.is_bad = [not row.is_up or row.is_draining or row.node == drained for row in fleet.nodes]
-        self.may_lead = [not bad for bad in self.is_bad]
+        demoted = settings.node if settings.mode == "demote" else None
+        self.may_lead = [
+            not bad and row.node != demoted for bad, row in zip(self.is_bad, fleet.nodes, strict=True)
+        ]
         self.may_receive = [
             not bad and (row.fds <= 0 or row.base_fds < settings.fds_max * row.fds)
             for bad, row in zip(self.is_bad, fleet.nodes, strict=True)

@@ -28,6 +28,7 @@ _GOALS: Final = {
     "in": "Bytes in",
     "out": "Bytes out",
     "drain": "drained nodes are empty",
+    "demote": "the node has no masters",
     "copies": "all copies exist",
     "zones": "copies in different zones",
     "capacity": "capacity",

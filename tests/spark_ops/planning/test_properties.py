@@ -1,5 +1,6 @@
 """Every plan has the properties of spark §6, on clusters of all kinds."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_ops.planning.drafting import draft
 from spark_ops.planning.fleet import fleet_of
-from spark_ops.planning.goals import Settings
+from spark_ops.planning.goals import NODE_MODES, Settings
 from spark_ops.planning.inverse import undone
 from spark_ops.planning.plan import Plan, parse_document, written
 from spark_ops.planning.planner import objective, planned
@@ -21,11 +22,11 @@ from tests.spark_ops.planning.clusters import FREE, NOW, after, clusters, node, 
 from tests.spark_ops.planning.clusters import cluster as cluster_of
 
 MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-MODES = st.sampled_from(["full", "repair", "drain-node", "add-node"])
+MODES = st.sampled_from(["full", "repair", *NODE_MODES])
 
 
 def _settings(rows: ClusterRows, mode: str, **given: object) -> Settings:
-    named = rows.nodes[-1].node if mode in ("drain-node", "add-node") else None
+    named = rows.nodes[-1].node if mode in NODE_MODES else None
     return replace(FREE, mode=mode, node=named, **given)  # type: ignore[arg-type]
 
 
@@ -349,6 +350,33 @@ def test_a_new_node_only_receives(rows: ClusterRows) -> None:
             assert step.target == "new"
         if step.action == "drop_mirror":
             assert step.source != "new"
+
+
+@MANY
+@given(clusters())
+def test_a_demoted_node_has_no_masters_or_it_is_said_why(rows: ClusterRows) -> None:
+    """spark §6.15: its copies stay, and no other queue is touched."""
+    asked = _settings(rows, "demote")
+    found = plan(rows, asked)
+    told = {(step.vhost, step.queue) for step in found.steps if step.reason == "cannot-move"}
+    assert {step.action for step in found.steps} <= {"promote", "note"}
+    assert all(step.source == asked.node for step in found.steps if step.action == "promote")
+    for row in after(rows, found).queues:
+        assert row.master != asked.node or (row.vhost, row.queue) in told
+    goal = next(goal for goal in found.goals if goal["id"] == "demote")
+    assert goal["met"] == (goal["after"] == 0)
+
+
+def test_a_demoted_node_is_restored() -> None:
+    """spark §6.15: with its share of masters, without any copy."""
+    names = ["a", "b", "c"]
+    queues = [queue(f"q{n}", *(names[(n + k) % 3] for k in range(3)), cpu=0.5, size=1e6) for n in range(12)]
+    rows = cluster_of([node(name) for name in names], queues)
+    demoted = after(rows, plan(rows, replace(FREE, mode="demote", node="a")))
+    assert Counter(row.master for row in demoted.queues) == {"b": 6, "c": 6}
+    found = plan(demoted, replace(FREE, mode="restore", node="a"))
+    assert {step.action for step in found.steps} == {"promote"}
+    assert Counter(row.master for row in after(demoted, found).queues) == {"a": 4, "b": 4, "c": 4}
 
 
 @MANY
