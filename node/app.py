@@ -12,12 +12,13 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from node.broker.broker import Broker
 from node.broker.event_exchange import EventExchange
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import Command, SetGlobalParameter, seed_commands
+from node.catalogue.commands import Command, EnablePlugin, Refused, SetGlobalParameter, seed_commands
 from node.catalogue.passwords import SALT_BYTES, hash_password
 from node.catalogue.replicated_log import React, ReplicatedLog
 from node.catalogue.snapshot import everything
@@ -27,16 +28,17 @@ from node.client.server_properties import text_properties
 from node.client.settings import BrokerSettings
 from node.config.config import AuthOptions, Config
 from node.config.file import ConfigError
-from node.config.plugins import EVENTS
+from node.config.plugins import EVENTS, EXCHANGES, PLUGINS
 from node.io.log_exchange import LogExchange
 from node.io.log_observer import LogObserver
 from node.io.mirroring_events import MirroringEvents
 from node.io.persistence import Persistence
+from node.io.plugin_packages import enabling, load_plugin
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
 from node.io.server import Listener, Server
 from node.log import phrases
-from node.log.log import NODE_PROCESS, category_logger
+from node.log.log import NODE_PROCESS, category_logger, escape
 from node.queue.live_queue import Peers
 from node.queue.metering import Meter
 from node.queue.paging import Pager
@@ -143,6 +145,7 @@ class Node:
             timers=persistence.timers,
             meter=Meter(time.perf_counter_ns, time.thread_time_ns) if self.config.telemetry.is_on else None,
             clock=time.monotonic,
+            load_plugin=load_plugin,
         )
         self.broker.start(time.monotonic())
         try:
@@ -159,6 +162,7 @@ class Node:
             if self._cluster is not None:
                 await self._cluster.enter()  # from here on the other nodes may speak to this one
             self._publish_what_happens()
+            self._enable_plugins()
             await self._load_definitions()
             listeners = await self._server.listen()
         except BaseException:
@@ -240,6 +244,26 @@ class Node:
             self._log_exchange = LogExchange(self.config.log, self.config.seed.vhost, call_soon)
             self.broker.log.submit(self._log_exchange.declaration)
             self._log_exchange.start(self.broker)
+
+    def _enable_plugins(self) -> None:
+        """Enable the configured plug-ins that bring something to all nodes, on all of them.
+
+        A name without a plug-in stays without effect: the file may be shared with RabbitMQ.
+        """
+        for name in self.config.enabled_plugins or ():
+            if name in PLUGINS and name not in EXCHANGES:
+                continue
+            try:
+                command = enabling(name)
+            except Exception:
+                self._logger.error(f"Plugin '{escape(name)}' cannot be loaded", exc_info=True)
+                continue
+            if command is not None:
+                self.broker.log.submit(command, partial(self._tell_enabled, command))
+
+    def _tell_enabled(self, command: EnablePlugin, result: bool | Refused) -> None:
+        if isinstance(result, Refused):
+            self._logger.error(f"Plugin '{escape(command.name)}' stays as it was: {escape(result.text)}")
 
     def _load(self, persistence: Persistence) -> bool:
         gc.disable()  # the collector would look through the growing catalogue again and again

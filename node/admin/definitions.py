@@ -74,7 +74,11 @@ async def import_definitions(
         vhosts.existing(admin, vhost)
     try:
         steps = read_steps(
-            document, vhost=vhost, node=admin.config.node_name, skips_unsupported=skips_unsupported
+            document,
+            vhost=vhost,
+            node=admin.config.node_name,
+            skips_unsupported=skips_unsupported,
+            exchange_types=admin.catalogue.plugins.exchange_types,
         )
         found = await in_slices(steps)
         check_references(found, admin.catalogue)

@@ -7,7 +7,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node.admin import limits, parameters, permissions, policies, users, vhosts
+from node.admin import limits, parameters, permissions, plugins, policies, users, vhosts
 from node.admin.admin import OPERATOR, Admin
 from node.agent import errors, moves
 from node.agent.definition_operations import DefinitionOperations
@@ -23,6 +23,7 @@ from node.log import phrases
 from node.operations.listings import LISTINGS
 from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
+from node.operations.plugins import PLUGINS
 from node.operations.policies import POLICIES
 from node.operations.queues import QUEUES
 from node.operations.runtime import RUNTIME
@@ -63,6 +64,7 @@ class Operations:
             **verbs(VHOSTS, self._admin, vhosts, limits, lists),
             **verbs(PARAMETERS, self._admin, parameters),
             **verbs(POLICIES, self._admin, policies),
+            **verbs(PLUGINS, self._admin, plugins),
             **verbs(LISTINGS, self._admin, lists),
             **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
             **verbs(RUNTIME, self._admin, RuntimeOperations(agent, self._running)),

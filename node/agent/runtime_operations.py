@@ -18,7 +18,7 @@ from node.agent.queues import records
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.records import QueueRecord
 from node.config.config import Config, LogLevel
-from node.config.plugins import with_needed
+from node.config.plugins import EXCHANGES, with_needed
 from node.io.control import EX_USAGE, ControlError
 from node.log import log
 from node.process import status
@@ -121,11 +121,12 @@ class RuntimeOperations(AdminOperations):
         """Return the plug-ins whose work the process does, even without a broker, as the HTTP listeners do."""
         config = self._agent.config
         on = {"rabbitmq_management": config.management.is_on, "rabbitmq_prometheus": config.prometheus.is_on}
-        others = [name for name in config.enabled_plugins or () if name not in on]
-        return {
-            "file": config.enabled_plugins_file,
-            "running": with_needed({*others, *(name for name, is_on in on.items() if is_on)}),
-        }
+        others = [name for name in config.enabled_plugins or () if name not in on and name not in EXCHANGES]
+        running = with_needed({*others, *(name for name, is_on in on.items() if is_on)})
+        node = self._agent.node
+        if node is not None:
+            running += [name for name, found in node.broker.exchange_types.plugins if found is not None]
+        return {"file": config.enabled_plugins_file, "running": sorted(running)}
 
     async def discover_peers(self) -> dict[str, Any]:
         """Return the names of the nodes in the configuration of cluster formation."""

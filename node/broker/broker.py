@@ -39,6 +39,7 @@ from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
+from node.queue.content import properties_of
 from node.queue.delayed_queue import DelayedQueue
 from node.queue.intake import Intake
 from node.queue.live_queue import Asked, Handoff, LiveQueue, Peers, at_once, move
@@ -49,6 +50,8 @@ from node.queue.pending_publish import PublishWaiter
 from node.queue.queue import Queue
 from node.queue.run import Batch, Envelope, Run
 from node.queue.storage import MemoryStorage, QueueStorage, Storage
+from node.routing.exchange_types import ExchangeTypes, no_plugin
+from node.routing.plugins import Plugin
 from node.scheduling.chores import Chore, Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import TURN_S, Turn
@@ -80,6 +83,7 @@ class Broker:
     catalogue, timers: given if other objects share them.
     meter: keeps an account of each queue's cost; None: it is not needed.
     clock: seconds, monotonic, by which a turn is bounded; the default stands still, and bounds nothing.
+    load_plugin: returns the plug-in of a name, None if it is not installed; called when it is enabled.
     wake: called when work for the end of the turn comes up.
     """
 
@@ -96,6 +100,7 @@ class Broker:
         timers: Timers | None = None,
         meter: Meter | None = None,
         clock: Callable[[], float] = lambda: 0.0,
+        load_plugin: Callable[[str], Plugin | None] = no_plugin,
     ) -> None:
         self.settings = settings
         self.turns = Turn(clock, lambda: self.wake())
@@ -110,8 +115,8 @@ class Broker:
         self.entropy = entropy
         self.epoch_s = self.storage.epoch_s = epoch_s
         self.observer = observer or Observer()
-        on_first, on_last = self._warn_publishers, self._let_publishers_go_on
-        self.alarms = Alarms(settings.node_name, self.observer, on_first=on_first, on_last=on_last)
+        warn, let_go_on = self._warn_publishers, self._let_publishers_go_on
+        self.alarms = Alarms(settings.node_name, self.observer, on_first=warn, on_last=let_go_on)
         self.in_flow: dict[BaseConnection, None] = {}
         """Publishers that aren't read from until the storage has room, in the order in which they began to wait."""
         self.counters = BrokerCounters()
@@ -119,6 +124,7 @@ class Broker:
         self.timers = timers if timers is not None else Timers()
         self.pairs = Pairs(self.timers)
         self.catalogue = catalogue if catalogue is not None else Catalogue()
+        self.exchange_types = ExchangeTypes(load_plugin, entropy, properties_of, self.observer.plugin_failed)
         self.following = Following(self)
         self.log = LocalLog(self.catalogue, self.react)
         self.peers: Peers | None = None
@@ -373,11 +379,16 @@ class Broker:
     # --- routing and publishing ---
 
     def route(
-        self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
+        self,
+        vhost: str,
+        exchange: str,
+        routing_keys: Sequence[str],
+        headers: Table | None,
+        content: bytes | None = None,
     ) -> Sequence[LiveQueue]:
-        """Return the queues that a message goes to, each once. Raises: ProtocolError 406."""
+        """Return the queues that a message goes to, each once. Raises: ProtocolError 406.   content: of the message."""
         live = self.vhosts[vhost]
-        return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
+        return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers, content)]
 
     def publish_here(self, queue: Queue, batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""

@@ -49,7 +49,7 @@ class DeadLetters(Forwarding[Death]):
         targets: list[tuple[int, LiveQueue, bytes]] = []
         for index, content in enumerate(run.contents):
             copy, headers = dead_copy(content, errand, run.envelope)
-            for target in self._route(errand, keys, headers):
+            for target in self._route(errand, keys, headers, copy):
                 if errand.reason != REJECTED and is_cycle(target.record.name, headers):
                     self._broker.observer.message_cycled(target.record, keys)
                     if fates is not None:

@@ -85,7 +85,7 @@ class DelayedMessages(Forwarding[Delayed]):
         """Return the messages as they go out, in order, with the queues that they go to."""
         envelope = run.envelope
         keys = (envelope.routing_key, *envelope.cc, *envelope.bcc)
-        targets = self._targets(errand, keys)
+        targets = self._targets(errand, keys, run.contents[0])
         if targets is not None:
             negatives = list(map(negated, run.contents))
             contents = [content for content in negatives if content is not None]
@@ -95,13 +95,13 @@ class DelayedMessages(Forwarding[Delayed]):
         found: list[tuple[Batch, Targets]] = []
         for content in run.contents:
             copy, headers = due_copy(content, envelope.channel)
-            own = Targets(self._route(errand, keys, headers)) if targets is None else targets
+            own = Targets(self._route(errand, keys, headers, copy)) if targets is None else targets
             found.append((Batch(envelope, [copy], run.size), own))
         return found
 
-    def _targets(self, errand: Delayed, keys: tuple[str, ...]) -> Targets | None:
+    def _targets(self, errand: Delayed, keys: tuple[str, ...], content: bytes) -> Targets | None:
         """Return the targets of messages with these keys, remembered until the catalogue changes; None: they depend
-        on further headers of each message.
+        on each message, by further headers or by a plug-in.   content: of one of them.
         """
         version = self._broker.catalogue.version
         if version != self._version or len(self._routes) >= ROUTES_MAX:
@@ -109,9 +109,10 @@ class DelayedMessages(Forwarding[Delayed]):
             self._version = version
         known = (errand, keys)
         if known not in self._routes:
-            asked = self._broker.vhosts[errand.vhost].router.headers_asked(errand.exchange)
-            depends = any(name != DELAY_HEADER.encode() for name in asked)
-            self._routes[known] = None if depends else Targets(self._route(errand, keys, {}))
+            router = self._broker.vhosts[errand.vhost].router
+            asked = router.headers_asked(errand.exchange)
+            depends = router.varies(errand.exchange) or any(name != DELAY_HEADER.encode() for name in asked)
+            self._routes[known] = None if depends else Targets(self._route(errand, keys, {}, content))
         return self._routes[known]
 
     @override

@@ -3,7 +3,7 @@
 catalogue ─ events ─► Following ─► vhosts, routers, queues          turn: what was too much for one step
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatchmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ from node.broker.tracing import tracer_of
 from node.catalogue import events
 from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.policy import alternate_exchange
-from node.catalogue.records import Exchange, QueueRecord
+from node.catalogue.records import Binding, Exchange, QueueRecord
 from node.client.vhost import LiveVhost
 
 if TYPE_CHECKING:
@@ -64,9 +64,17 @@ class Following:
         """Ignore other changes: no live object depends on them."""
 
     @_follow.register
+    def _(self, change: events.PluginEnabled) -> None:
+        self.broker.exchange_types.enable(change.name, change.exchange_types)
+
+    @_follow.register
+    def _(self, change: events.PluginDisabled) -> None:
+        self.broker.exchange_types.disable(change.name)
+
+    @_follow.register
     def _(self, change: events.VhostCreated) -> None:
         self.broker.vhosts[change.vhost.name] = LiveVhost(
-            change.vhost.name, tracer_of(self.broker, change.vhost)
+            change.vhost.name, tracer_of(self.broker, change.vhost), self.broker.exchange_types
         )
 
     @_follow.register
@@ -160,7 +168,7 @@ class Following:
         for record in self._queues_of(node):
             self._open_queue(record)
             live = self.broker.vhosts[record.vhost]
-            for binding in self.broker.catalogue.bindings_to(record.vhost, "queue", record.name):
+            for binding in self._bindings_by_reach(record):
                 live.router.bind(binding)
 
     @_follow.register
@@ -173,9 +181,16 @@ class Following:
         self.broker.peers.node_down(node)
         for record in self._queues_of(node):
             live = self.broker.vhosts[record.vhost]
-            for binding in self.broker.catalogue.bindings_to(record.vhost, "queue", record.name):
+            for binding in self._bindings_by_reach(record):
                 live.router.unbind(binding)
             self._close_queue(record)
+
+    def _bindings_by_reach(self, queue: QueueRecord) -> Iterator[Binding]:
+        """Yield the bindings to a queue that its router has only while the queue is within reach."""
+        router = self.broker.vhosts[queue.vhost].router
+        for binding in self.broker.catalogue.bindings_to(queue.vhost, "queue", queue.name):
+            if not router.keeps_all(binding.source):
+                yield binding
 
     def _queues_of(self, node: str) -> list[QueueRecord]:
         """Return the unmirrored queues that live on another node; transient ones have events of their own."""

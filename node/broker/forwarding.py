@@ -96,10 +96,15 @@ class Forwarding(ABC, Generic[ErrandT]):
         """Have the queue forget messages that have gone where they were to go."""
         queue.forget(run)
 
-    def _route(self, errand: ErrandT, keys: Sequence[str], headers: Table) -> Sequence[LiveQueue]:
-        """Return the targets of a message; none if routing would cost too much, as no client can be told."""
+    def _route(
+        self, errand: ErrandT, keys: Sequence[str], headers: Table, content: bytes
+    ) -> Sequence[LiveQueue]:
+        """Return the targets of a message; none if routing would cost too much or a plug-in fails.
+
+        No client can be told of that.
+        """
         try:
-            return self._broker.route(errand.vhost, errand.exchange, keys, headers)
+            return self._broker.route(errand.vhost, errand.exchange, keys, headers, content)
         except ProtocolError:
             return ()
 

@@ -5,8 +5,9 @@ nodes that apply the same commands in the same order have the same catalogue, gi
 the same events. A command that cannot be applied gives `Refused` and changes nothing.
 
 `Topology` holds what is in one vhost, `Accounts` users and permissions, `Members` the nodes of the cluster,
-`MirroredQueues` sees to the views of queues that have copies on several; the vhosts themselves and the parameters are
-here. Records that look-ups give are not to be changed; the collections are views that change with the next command.
+`EnabledPlugins` the plug-ins that all nodes use, `MirroredQueues` sees to the views of queues that have copies on
+several; the vhosts themselves and the parameters are here. Records that look-ups give are not to be changed; the
+collections are views that change with the next command.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -40,6 +41,7 @@ from node.catalogue.parameters import (
     validate_parameter,
 )
 from node.catalogue.plan_lock import refusal, taken
+from node.catalogue.plugins import EnabledPlugins
 from node.catalogue.policy import NO_POLICY, EffectivePolicy
 from node.catalogue.policy_validation import validate_policy
 from node.catalogue.records import (
@@ -76,6 +78,7 @@ class Catalogue:
         self._parameters: dict[str, dict[tuple[str, str], Json]] = {}
         self._global_parameters: dict[str, Json] = {}
         self._members = Members(self._events)
+        self.plugins = EnabledPlugins(self._events)
         self.plan_lock: PlanLock | None = None
         """The lock of the plan that is being carried out, if any; it may have expired."""
         self._mirrored = MirroredQueues(self._topologies, self._members, self._events)
@@ -110,6 +113,8 @@ class Catalogue:
             commands.ClearParameter: self._clear_parameter,
             commands.SetGlobalParameter: self._set_global_parameter,
             commands.ClearGlobalParameter: self._clear_global_parameter,
+            commands.EnablePlugin: self._enable_plugin,
+            commands.DisablePlugin: self._disable_plugin,
             commands.PutMember: self._members.put,
             commands.RemoveMember: self._remove_member,
             commands.NodeUp: self._node_up,
@@ -320,7 +325,9 @@ class Catalogue:
         self._vhosts[vhost.name] = vhost
         if is_new:
             self._events.append(VhostCreated(vhost))
-            self._topologies[vhost.name] = Topology(vhost.name, self._events, command.declared_by)
+            self._topologies[vhost.name] = Topology(
+                vhost.name, self._events, command.declared_by, self.plugins.exchange_types
+            )
         else:
             self._events.append(VhostUpdated(vhost))
         return is_new
@@ -416,6 +423,17 @@ class Catalogue:
         del self._global_parameters[command.name]
         self._events.append(ParameterChanged(None, "", command.name))
         return True
+
+    def _enable_plugin(self, command: commands.EnablePlugin) -> bool | Refused:
+        return self.plugins.enable(command, self._used_types())
+
+    def _disable_plugin(self, command: commands.DisablePlugin) -> bool | Refused:
+        return self.plugins.disable(command, self._used_types())
+
+    def _used_types(self) -> dict[str, Exchange]:
+        """Return an exchange of each exchange type that is in use."""
+        topologies = self._topologies.values()
+        return {each.type: each for topology in topologies for each in topology.exchanges.values()}
 
     def _remove_member(self, command: commands.RemoveMember) -> bool:
         member = self._members.by_name.get(command.name)

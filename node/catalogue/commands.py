@@ -458,6 +458,32 @@ class ClearGlobalParameter(Command[bool]):
     name: str
 
 
+# --- plug-ins ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EnablePlugin(Command[bool]):
+    """Enable a plug-in on all nodes, or change what it brings; gives False when nothing changes.
+
+    exchange_types: the types that exchanges may have from now on. The submitter has read them from the plug-in, so
+        that a node without it applies the command alike.
+    Refused (406) when another plug-in brings one of the types, or an exchange is of one that is there no more.
+    """
+
+    name: str
+    exchange_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DisablePlugin(Command[bool]):
+    """Disable a plug-in on all nodes; gives False when it is not enabled.
+
+    Refused (406) while there is an exchange of one of its types.
+    """
+
+    name: str
+
+
 # --- nodes ------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, Table
+from node.catalogue.records import PLAIN_EXCHANGE_TYPES
 
 DELAYED_TYPE: Final = "x-delayed-message"
 
@@ -55,8 +56,8 @@ def routing_type(arguments: Table) -> str:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else ""
 
 
-def check_arguments(arguments: Table, types: frozenset[str]) -> None:
-    """Check the arguments of a new delayed exchange.   types: those of all exchanges.
+def check_arguments(arguments: Table) -> None:
+    """Check the arguments of a new delayed exchange.
 
     Raises: ProtocolError 406 without the argument, or where it names the delayed type itself; 503 for an unknown type.
     """
@@ -67,7 +68,7 @@ def check_arguments(arguments: Table, types: frozenset[str]) -> None:
     if not found:
         text = f"Invalid argument, '{DELAYED_ARGUMENT}' must be an existing exchange type"
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
-    if found not in types:
+    if found not in PLAIN_EXCHANGE_TYPES:
         raise ProtocolError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{found}'")
 
 

@@ -1,6 +1,6 @@
 """The durable part of the catalogue: what a restart keeps, and how commands change it.
 
-Kept are vhosts, users, permissions, policies, parameters and limits; of a topology the durable exchanges, the
+Kept are plug-ins, vhosts, users, permissions, policies, parameters and limits; of a topology the durable exchanges, the
 durable queues that are not exclusive, and the bindings with both ends kept. A log of the commands that changed this
 part, applied to an empty catalogue, gives it again.
 
@@ -51,7 +51,7 @@ _OF_TOPOLOGY: Final = (
 _PASSING: Final = (commands.TakePlanLock, commands.ReleasePlanLock, commands.TakePlanStep)
 """Commands about moves of queues between nodes: a node without peers has nothing of them to keep."""
 
-_REMOVALS: Final = (
+_MAY_BE_IDLE: Final = (
     commands.DeleteVhost,
     commands.DeleteUser,
     commands.ClearPermission,
@@ -59,8 +59,10 @@ _REMOVALS: Final = (
     commands.ClearPolicy,
     commands.ClearParameter,
     commands.ClearGlobalParameter,
+    commands.EnablePlugin,
+    commands.DisablePlugin,
 )
-"""Commands that give False when there was nothing to remove."""
+"""Commands that give False when they changed nothing: most had nothing to remove."""
 
 
 def is_kept(record: Exchange | QueueRecord) -> bool:
@@ -79,7 +81,7 @@ def durable_changes(
         return []
     if not isinstance(command, _OF_TOPOLOGY):
         # Not all of these report an event: a policy may apply to nothing yet.
-        return [] if result is False and isinstance(command, _REMOVALS) else [command]
+        return [] if result is False and isinstance(command, _MAY_BE_IDLE) else [command]
     ends = _Ends(events, catalogue)
     changes = [change for event in events for change in _changes(event, ends)]
     return changes + _undo_cascades(events, ends, catalogue)

@@ -162,6 +162,24 @@ class TopicPermissionsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginEnabled:
+    """A plug-in was enabled on all nodes, or brings other exchange types than before.
+
+    The event comes before those of exchanges of these types.
+    """
+
+    name: str
+    exchange_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDisabled:
+    """A plug-in was disabled on all nodes; there is no exchange of its types."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class MemberPut:
     """A node joined the cluster, or its address, type or maintenance mode changed."""
 
@@ -216,6 +234,8 @@ Event: TypeAlias = (
     | UserDeleted
     | PermissionsChanged
     | TopicPermissionsChanged
+    | PluginEnabled
+    | PluginDisabled
     | MemberPut
     | MemberRemoved
     | MemberUp

@@ -19,6 +19,9 @@ VHOST_BINDINGS_MAX: Final = 1_000_000
 BINDINGS_TO_MAX: Final = 100_000
 """The most bindings that lead to one queue or exchange: they are all removed when it is deleted."""
 
+PLUGGED_BINDINGS_MAX: Final = 20_000
+"""The most bindings from one exchange of a plug-in's type, which may look at all of them for a message: some 5 ms."""
+
 ANY_WORDS_MAX: Final = 16
 """The most wildcards `#` in one pattern of a topic exchange."""
 
@@ -91,6 +94,15 @@ def check_bindings(vhost: str, what: str, in_vhost: int, to_destination: int) ->
         raise ProtocolError(
             ReplyCode.PRECONDITION_FAILED,
             f"cannot bind {what}: binding limit in vhost '{vhost}' ({VHOST_BINDINGS_MAX}) is reached",
+        )
+
+
+def check_plugged_bindings(where: str, from_source: int) -> None:
+    """Refuse (406) one more binding from an exchange of a plug-in's type.   where: the exchange, as errors call it."""
+    if _is_reached(PLUGGED_BINDINGS_MAX, from_source):
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"cannot bind to {where}: binding limit ({PLUGGED_BINDINGS_MAX}) is reached",
         )
 
 

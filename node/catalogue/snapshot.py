@@ -15,7 +15,14 @@ from node.catalogue import commands
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, RestoreIncarnations, RestoreMember, RestorePlanLock, RestoreQueue
 from node.catalogue.durable_part import bind, declaration, is_kept
-from node.catalogue.events import BindingAdded, Event, ExchangeCreated, QueueCreated, VhostCreated
+from node.catalogue.events import (
+    BindingAdded,
+    Event,
+    ExchangeCreated,
+    PluginEnabled,
+    QueueCreated,
+    VhostCreated,
+)
 from node.catalogue.records import (
     DEFAULT_EXCHANGE,
     Binding,
@@ -40,7 +47,9 @@ def snapshot(catalogue: Catalogue, *, whole: bool = False) -> Iterator[Command[A
         list(catalogue.users()), list(catalogue.permissions()), list(catalogue.topic_permissions())
     )
     vhosts = [_taken(catalogue, vhost, whole=whole) for vhost in catalogue.vhosts()]
-    rest = _commands(dict(catalogue.global_parameters()), vhosts, accounts)
+    # Before all exchanges, as some may be of the plug-ins' types.
+    plugins = [commands.EnablePlugin(name, types) for name, types in catalogue.plugins.by_name.items()]
+    rest = chain(plugins, _commands(dict(catalogue.global_parameters()), vhosts, accounts))
     if not whole:
         return rest
     members: list[Command[Any]] = [RestoreMember(member) for member in catalogue.members.values()]
@@ -51,6 +60,8 @@ def snapshot(catalogue: Catalogue, *, whole: bool = False) -> Iterator[Command[A
 
 def everything(catalogue: Catalogue) -> Iterator[Event]:
     """Yield the events that a broker has to follow to be live with a catalogue that it does not know yet."""
+    for name, types in catalogue.plugins.by_name.items():
+        yield PluginEnabled(name, types)
     for vhost in catalogue.vhosts():
         yield VhostCreated(vhost)
         yield from map(ExchangeCreated, catalogue.exchanges(vhost.name))

@@ -80,9 +80,17 @@ class Topology:
 
     events: the catalogue's list of events, to which each change is appended.
     made_by: the user who made the vhost, and its exchanges with it; empty: no user.
+    exchange_types: those that may be declared; the catalogue changes the set as plug-ins come and go.
     """
 
-    def __init__(self, vhost: str, events: list[Event], made_by: str = "") -> None:
+    def __init__(
+        self,
+        vhost: str,
+        events: list[Event],
+        made_by: str = "",
+        exchange_types: Collection[str] = EXCHANGE_TYPES,
+    ) -> None:
+        self._exchange_types = exchange_types
         self.queues: dict[str, QueueRecord] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.policies = PolicySet()
@@ -133,11 +141,11 @@ class Topology:
         existing = self.exchanges.get(command.name)
         if existing is not None:
             return ExchangeDeclared(existing, created=False)
-        if command.type not in EXCHANGE_TYPES:
+        if command.type not in self._exchange_types:
             return Refused(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{command.type}'")
         if command.type == DELAYED_TYPE:
             try:
-                check_arguments(command.arguments, EXCHANGE_TYPES)
+                check_arguments(command.arguments)
             except ProtocolError as error:
                 return Refused(error.code, error.explanation)
         exchange = Exchange(

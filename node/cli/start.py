@@ -151,7 +151,7 @@ async def _serve(config: "Config") -> bool:
             ]
             listeners += [each for each in agent.management.listeners if "prometheus" not in each[0]]
             places = ", ".join(f"{name} on {Address(host or '::', port)}" for name, host, port in listeners)
-            logger.info(phrases.startup_complete(active_plugins(config)))
+            logger.info(phrases.startup_complete(active_plugins(agent)))
             print(f"fluffle: node {config.node_name} ready, {places or 'no listeners'}", flush=True)
         await asked_to_stop.wait()
         if not agent.has_failed:

@@ -156,10 +156,12 @@ class Channel:
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
     ) -> None:
-        """Publish a message that needs a route of its own: by its headers, by CC and BCC, or to a direct reply."""
+        """Publish a message that needs a route of its own: by its headers, by CC and BCC, by a plug-in, or to a direct
+        reply.
+        """
         headers = chosen_headers(content, route.headers_asked)
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
-        targets = Targets(self.broker.route(self.connection.vhost, route.exchange, keys, headers))
+        targets = Targets(self.broker.route(self.connection.vhost, route.exchange, keys, headers, content))
         content = rewritten(self, content, traits)
         if not route.exchange:
             for key in dict.fromkeys(keys):

@@ -20,6 +20,7 @@ from node.queue.live_queue import Asked, LiveQueue
 from node.queue.metering import Meter
 from node.queue.run import Envelope
 from node.queue.storage import Storage
+from node.routing.exchange_types import ExchangeTypes
 from node.scheduling.chores import Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import Turn
@@ -39,6 +40,7 @@ class ClientHost(Protocol):
     settings: BrokerSettings
     catalogue: Catalogue
     vhosts: dict[str, LiveVhost]
+    exchange_types: ExchangeTypes
     storage: Storage
     observer: Observer
     meter: Meter | None
@@ -89,7 +91,12 @@ class ClientHost(Protocol):
         """Call the queue's `pump` at the end of the turn: there may be something to deliver."""
 
     def route(
-        self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
+        self,
+        vhost: str,
+        exchange: str,
+        routing_keys: Sequence[str],
+        headers: Table | None,
+        content: bytes | None = None,
     ) -> Sequence[LiveQueue]:
         """Return the queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from node.amqp.errors import ProtocolError
 from node.catalogue.events import Event
 from node.catalogue.records import QueueRecord
+from node.routing.exchange_types import Failure
 
 if TYPE_CHECKING:
     from node.client.base_connection import BaseConnection
@@ -113,6 +114,9 @@ class Observer:
 
         is_last: no other node lacks this resource.
         """
+
+    def plugin_failed(self, failure: Failure) -> None:
+        """A plug-in raised an exception, which went no further."""
 
     def quorum_requested(self, queue: QueueRecord) -> None:
         """A queue was declared with type quorum, which is an ordinary queue with a delivery limit here."""

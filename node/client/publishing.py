@@ -45,10 +45,12 @@ class Target(NamedTuple):
     """An exchange that a user may publish to, as long as the catalogue doesn't change.
 
     is_topic: the routing key needs permission too.   headers_asked: routing looks at these of each message's headers.
+    varies: routing depends on each message in other ways.
     """
 
     is_topic: bool
     headers_asked: Collection[bytes]
+    varies: bool
 
 
 class Route:
@@ -56,7 +58,7 @@ class Route:
     catalogue.
 
     targets: the queues that it leads to.
-    looks_at_each: routing depends on each message's headers, or leads to a direct reply.
+    looks_at_each: routing depends on each message, by its headers or otherwise, or leads to a direct reply.
     headers_asked: the names of those headers.
     at_once_max: messages of a run that are published before the clock is looked at again.
     counters: of the exchange.
@@ -157,7 +159,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
     if target.is_topic:  # 6
         check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
-    if target.headers_asked:
+    if target.headers_asked or target.varies:
         return Route(channel, publish, (), looks_at_each=True, headers_asked=target.headers_asked)
     return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
 
@@ -179,7 +181,8 @@ def _open_target(channel: "Channel", name: str) -> Target:
         raise ProtocolError(
             ReplyCode.ACCESS_REFUSED, f"cannot publish to internal {resource('exchange', name, vhost)}"
         )
-    return Target(exchange.type == "topic", channel.broker.vhosts[vhost].router.headers_asked(name))
+    router = channel.broker.vhosts[vhost].router
+    return Target(exchange.type == "topic", router.headers_asked(name), router.varies(name))
 
 
 def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:

@@ -7,6 +7,7 @@ from node.catalogue.records import Binding
 from node.client.counters import ChannelCounters, ExchangeCounters
 from node.queue.live_queue import LiveQueue
 from node.queue.run import Batch, Run
+from node.routing.exchange_types import ExchangeTypes
 from node.routing.router import Router
 
 if TYPE_CHECKING:
@@ -26,16 +27,17 @@ class Tracer(Protocol):
 class LiveVhost:
     """The live side of a vhost of the catalogue.
 
+    exchange_types: those of plug-ins.
     queues: those of this node, and those of other nodes that are up.
     tracer: makes copies of all messages; None: the vhost is not traced.
     exchange_counters: of the exchanges that clients of this node have published to, by name.
     ended: the counters of all channels that are gone.   recv_oct, send_oct: bytes of all connections that are.
     """
 
-    def __init__(self, name: str, tracer: Tracer | None) -> None:
+    def __init__(self, name: str, tracer: Tracer | None, exchange_types: ExchangeTypes | None = None) -> None:
         self.name = name
         self.tracer = tracer
-        self.router = Router()
+        self.router = Router(exchange_types, lambda queue: self.queues[queue].is_local)
         self.queues: dict[str, LiveQueue] = {}
         self.exchange_counters: dict[str, ExchangeCounters] = {}
         self.ended = ChannelCounters()
@@ -54,8 +56,15 @@ class LiveVhost:
         return self.exchange_counters.pop(name, ExchangeCounters())
 
     def is_routable(self, binding: Binding) -> bool:
-        """Return True if a binding leads to a queue within reach (amqp-behaviour §9.1). The binding must exist."""
-        return binding.destination_kind == "exchange" or binding.destination in self.queues
+        """Return True if the router has to know a binding, which exists.
+
+        It leads to a queue within reach (amqp-behaviour §9.1), or leaves an exchange that has them all.
+        """
+        return (
+            binding.destination_kind == "exchange"
+            or binding.destination in self.queues
+            or self.router.keeps_all(binding.source)
+        )
 
 
 def routed(ended: ExchangeCounters, vhosts: Iterable[LiveVhost]) -> int:

@@ -1,6 +1,7 @@
 """This module reads the file of enabled plug-ins, an Erlang list: `[rabbitmq_management,rabbitmq_prometheus].`
 
-Ours are no plug-ins but parts of the node, which the same names switch. Names that we do not have are kept, as
+Most of ours are no plug-ins but parts of the node, which the same names switch; those with exchange types stand in
+`node.plugins`, and others may be packages of their own. Names that we do not have are kept, as
 the file may be shared with RabbitMQ, or be written into an image. This module opens no file. Source: management §3.2.
 """
 
@@ -13,7 +14,15 @@ PROMETHEUS: Final = "rabbitmq_prometheus"
 
 EVENTS: Final = "rabbitmq_event_exchange"
 
-PLUGINS: Final = {
+EXCHANGES: Final = (
+    "rabbitmq_consistent_hash_exchange",
+    "rabbitmq_random_exchange",
+    "rabbitmq_sharding",
+)
+"""The plug-ins that bring exchange types, and are enabled on all nodes of a cluster together."""
+
+PLUGINS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(EXCHANGES, ()),
     EVENTS: (),
     MANAGEMENT: ("rabbitmq_management_agent", "rabbitmq_web_dispatch"),
     "rabbitmq_management_agent": ("rabbitmq_web_dispatch",),

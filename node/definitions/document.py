@@ -5,7 +5,7 @@ stops at the first mistake and keeps what went before. Sections and keys that Ra
 out. Source: management §2.2; what RabbitMQ 3.10.8 takes.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast, get_args
 
@@ -91,23 +91,37 @@ class Definitions:
 
 
 def read(
-    document: Item, *, vhost: str | None = None, node: str = "", skips_unsupported: bool = False
+    document: Item,
+    *,
+    vhost: str | None = None,
+    node: str = "",
+    skips_unsupported: bool = False,
+    exchange_types: Collection[str] = EXCHANGE_TYPES,
 ) -> Definitions:
     """Read a document at once: see `read_steps`."""
-    return finish(read_steps(document, vhost=vhost, node=node, skips_unsupported=skips_unsupported))
+    steps = read_steps(
+        document, vhost=vhost, node=node, skips_unsupported=skips_unsupported, exchange_types=exchange_types
+    )
+    return finish(steps)
 
 
 def read_steps(
-    document: Item, *, vhost: str | None = None, node: str = "", skips_unsupported: bool = False
+    document: Item,
+    *,
+    vhost: str | None = None,
+    node: str = "",
+    skips_unsupported: bool = False,
+    exchange_types: Collection[str] = EXCHANGE_TYPES,
 ) -> Generator[None, None, Definitions]:
     """Read a document. Raises: DefinitionsInvalid, which names all faulty items.
 
     vhost: the one that all of it is for, whatever it says itself: users, vhosts and the like are left out then.
     node: the name of this node, for one text.   skips_unsupported: leave out what this broker does not have.
+    exchange_types: those that it has, the ones of plug-ins included.
     """
     found = Definitions()
     version = document.get("rabbitmq_version") or document.get("rabbit_version") or ""
-    reader = _Reader(found, vhost, str(version), node, skips_unsupported=skips_unsupported)
+    reader = _Reader(found, vhost, str(version), node, exchange_types, skips_unsupported=skips_unsupported)
     problems: list[tuple[str, DefinitionsInvalid]] = []
     count = 0
     for section, take in reader.sections().items():
@@ -195,8 +209,16 @@ class _Reader:
     """Reads items of each section into `found`."""
 
     def __init__(
-        self, found: Definitions, vhost: str | None, version: str, node: str, *, skips_unsupported: bool
+        self,
+        found: Definitions,
+        vhost: str | None,
+        version: str,
+        node: str,
+        exchange_types: Collection[str],
+        *,
+        skips_unsupported: bool,
     ) -> None:
+        self._exchange_types = exchange_types
         self._found = found
         self._skips_unsupported = skips_unsupported
         self._only_vhost = vhost
@@ -336,12 +358,12 @@ class _Reader:
             self._found.skipped.append(("exchange", exchange))
             return
         exchange_type = item.get("type")
-        if exchange_type not in EXCHANGE_TYPES:
+        if not isinstance(exchange_type, str) or exchange_type not in self._exchange_types:
             raise Unsupported(f"invalid exchange type '{exchange_type}': {shown(item)}")
         arguments = _arguments(item)
         if exchange_type == DELAYED_TYPE:
             try:
-                check_arguments(arguments, EXCHANGE_TYPES)
+                check_arguments(arguments)
             except ProtocolError as error:
                 raise Unsupported(f"{error.explanation}: {shown(item)}") from None
         self._found.exchanges.append(

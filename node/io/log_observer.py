@@ -10,6 +10,7 @@ from node.client.observer import MirrorEvent, Observer
 from node.io.mirroring_events import MirroringEvents
 from node.log import phrases
 from node.log.log import category_logger, escape, process_logger, process_tag
+from node.routing.exchange_types import Failure
 
 STRANGERS_LINES_MAX: Final = 1000
 STRANGERS_WINDOW_S: Final = 60.0
@@ -172,6 +173,14 @@ class LogObserver(Observer):
         category_logger("mirroring").log(LEVELS[event.level], escape(event.text))
         if self._mirroring_events is not None:
             self._mirroring_events.note(event)
+
+    def plugin_failed(self, failure: Failure) -> None:
+        """Log that a plug-in raised an exception, with its traceback."""
+        plugin, action = escape(failure.plugin), escape(failure.action)
+        category_logger().error(
+            f"Plugin '{plugin}' could not {action}; it has failed {failure.number} time(s)",
+            exc_info=failure.error,
+        )
 
     def messages_unreadable(self, queue: QueueRecord, count: int, reason: str) -> None:
         """Log that a queue has lost messages that the disk cannot read."""

@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from node.app import Node
+from node.broker.broker import Broker
 from node.config.config import Config
-from node.config.plugins import DEFAULT, EVENTS, MANAGEMENT, PROMETHEUS, with_needed
+from node.config.plugins import DEFAULT, EVENTS, EXCHANGES, MANAGEMENT, PROMETHEUS, with_needed
 from node.io.resources import free_disk_bytes, rss_bytes
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range
@@ -28,7 +29,7 @@ Facts = dict[str, Any]
 PROCESSES_MAX: Final = 1048576
 """Erlang's default limit. There are no processes here: connections, channels and queues count as such."""
 
-EXCHANGE_TYPES: Final = tuple(
+_EXCHANGE_TYPES: Final = tuple(
     {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
     for name in ("direct", "fanout", "headers", "topic")
 )
@@ -128,18 +129,18 @@ def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, qu
         "loop_lag": status["loop_lag_ms"],
         "loop_lag_details": _loop_lags(statistics, query.ranges.node_stats),
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "exchange_types": list(EXCHANGE_TYPES),
+        "exchange_types": exchange_types(broker),
         "auth_mechanisms": [
             {"name": name, "description": text, "enabled": name in node.config.auth.mechanisms}
             for name, text in _MECHANISMS.items()
         ],
-        "applications": _applications(node.config),
+        "applications": _applications(node.config, broker),
         "contexts": [context_of(listener) for listener in status["listeners"] if is_http(listener)],
         "log_files": status["log_files"],
         "db_dir": status["data_directory"],
         "config_files": status["config_files"],
         "net_ticktime": round(status["net_ticktime"]),
-        "enabled_plugins": enabled_plugins(node.config),
+        "enabled_plugins": enabled_plugins(node.config, broker),
         "mem_calculation_strategy": status["vm_memory_calculation_strategy"],
         "ra_open_file_metrics": {
             "ra_log_wal": 1 if status["raft_data_directory"] else 0,
@@ -266,18 +267,47 @@ def address_of(listener: Mapping[str, Any]) -> str:
     return str(listener["interface"]).removeprefix("[").removesuffix("]") or "::"
 
 
-def enabled_plugins(config: Config) -> list[str]:
-    """Return the configured plug-ins, or those that are on by default."""
+def exchange_types(broker: Broker) -> list[Facts]:
+    """Return the exchange types that this node has: those of AMQP, and those of enabled plug-ins."""
+    plugged = [
+        {"name": each.name, "description": each.description, "enabled": True}
+        for _, plugin in broker.exchange_types.plugins
+        if plugin is not None
+        for each in plugin.exchange_types
+    ]
+    return [*_EXCHANGE_TYPES, *plugged]
+
+
+def enabled_plugins(config: Config, broker: Broker | None = None) -> list[str]:
+    """Return the configured plug-ins, or those that are on by default, and those that the cluster has enabled.
+
+    broker: the one that runs, which tells the latter. Without it what the configuration says of these is left out.
+    """
     if config.enabled_plugins is not None:
-        return sorted(config.enabled_plugins)
-    is_on = {MANAGEMENT: config.management.is_on, PROMETHEUS: config.prometheus.is_on}
-    return [name for name in DEFAULT if is_on[name]]
+        own = {name for name in config.enabled_plugins if name not in EXCHANGES}
+    else:
+        is_on = {MANAGEMENT: config.management.is_on, PROMETHEUS: config.prometheus.is_on}
+        own = {name for name in DEFAULT if is_on[name]}
+    return sorted(own) if broker is None else sorted(own.union(broker.catalogue.plugins.by_name))
 
 
-def _applications(config: Config) -> list[Facts]:
+def active_plugins(config: Config, broker: Broker | None) -> list[str]:
+    """Return the plug-ins whose work this node does, with those that they need.   broker: the one that runs."""
+    active = with_needed(enabled_plugins(config))
+    if broker is None:
+        return active
+    return sorted({*active, *(name for name, plugin in broker.exchange_types.plugins if plugin is not None)})
+
+
+def _applications(config: Config, broker: Broker) -> list[Facts]:
     plugins = [
         {"name": name, "description": _DESCRIPTIONS[name], "version": COMPATIBLE_VERSION}
         for name in with_needed(enabled_plugins(config))
+    ]
+    plugins += [
+        {"name": name, "description": plugin.description, "version": plugin.version}
+        for name, plugin in broker.exchange_types.plugins
+        if plugin is not None
     ]
     return [
         {"name": "fluffle", "description": "The broker", "version": VERSION},

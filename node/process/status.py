@@ -16,7 +16,6 @@ from node.admin.feature_flags import feature_flags
 from node.catalogue.commands import Refused, SetGlobalParameter
 from node.clustering import message_disk, metadata_disk
 from node.config.config import Config
-from node.config.plugins import with_needed
 from node.io.control import unavailable
 from node.io.resources import (
     free_disk_bytes,
@@ -25,7 +24,7 @@ from node.io.resources import (
     total_memory_bytes,
     watermark_bytes,
 )
-from node.management.node_facts import enabled_plugins
+from node.management import node_facts
 from node.store.directory import RAFT
 from node.version import COMPATIBLE_VERSION, VERSION
 
@@ -65,9 +64,9 @@ def versions() -> dict[str, str]:
     }
 
 
-def active_plugins(config: Config) -> list[str]:
-    """Return the names of the RabbitMQ plug-ins whose work the node does."""
-    return with_needed(enabled_plugins(config))
+def active_plugins(agent: "Agent") -> list[str]:
+    """Return the names of the plug-ins whose work the node does."""
+    return node_facts.active_plugins(agent.config, None if agent.node is None else agent.node.broker)
 
 
 def own_status(agent: "Agent") -> dict[str, Any]:
@@ -222,7 +221,7 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "product_version": config.product.version,
         "crypto_lib_version": ssl.OPENSSL_VERSION,
         "is_under_maintenance": agent.is_draining,
-        "active_plugins": active_plugins(config),
+        "active_plugins": active_plugins(agent),
         "enabled_plugin_file": config.enabled_plugins_file,
         "data_directory": config.data_dir,
         "raft_data_directory": os.path.join(config.data_dir, RAFT) if agent.cluster is not None else "",

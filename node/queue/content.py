@@ -11,12 +11,20 @@ from node.amqp.properties import Properties, content_header, decode_properties, 
 _FLAGS_AT: Final = 12
 """The offset of the property flags in the payload of a content header."""
 _FLAGS_OF_CONTENT_AT: Final = FRAME_OVERHEAD_BYTES - 1 + _FLAGS_AT
+_SIZE_AT: Final = slice(3, 7)
+"""The place of the size of the first frame's payload."""
 
 
 def decode_content(content: bytes) -> tuple[Properties, bytes]:
     """Return the properties and the body of a content, decoded."""
     header, body = split_content(content)
     return decode_properties(header, _FLAGS_AT, len(header)), body
+
+
+def properties_of(content: bytes) -> Properties:
+    """Return the properties of a content, decoded; nothing else of it is read."""
+    size = int.from_bytes(content[_SIZE_AT], "big")
+    return decode_properties(content, _FLAGS_OF_CONTENT_AT, FRAME_OVERHEAD_BYTES - 1 + size)
 
 
 def chosen_headers(content: bytes, names: Collection[bytes]) -> Table:

@@ -2,7 +2,7 @@
 
 The `Router` is a derived index: the catalogue owns the records and tells the router of every change. A route
 visits each exchange at most once, breadth first, so loops of exchange-to-exchange bindings and of alternate
-exchanges end.
+exchanges end. An exchange whose type a plug-in brings has a guarded index, which is asked once for all keys.
 
 Source: amqp-behaviour §3.15 (routing, CC and BCC), §3.18 (alternate exchange).
 """
@@ -13,12 +13,15 @@ from typing import Final
 from node.amqp.field_table import Table
 from node.catalogue.delayed import DELAYED_TYPE, is_waiting_queue, routing_type, waiting_queue
 from node.catalogue.records import DEFAULT_EXCHANGE, PLAIN_EXCHANGE_TYPES, Binding, Exchange
+from node.routing.exchange_types import ExchangeTypes
 from node.routing.exchanges import STATES_MAX, BindingIndex, too_many_ways
 from node.routing.exchanges.delayed import DelayedIndex
 from node.routing.exchanges.direct import DirectIndex
 from node.routing.exchanges.fanout import FanoutIndex
 from node.routing.exchanges.headers import HeadersIndex
 from node.routing.exchanges.topic import TopicIndex
+from node.routing.guarded_index import GuardedIndex
+from node.routing.plugins import Message
 
 _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "direct": DirectIndex,
@@ -35,7 +38,7 @@ class _RoutedExchange:
 
     __slots__ = ("alternate", "index", "targets")
 
-    def __init__(self, index: BindingIndex, alternate: str | None) -> None:
+    def __init__(self, index: BindingIndex | GuardedIndex, alternate: str | None) -> None:
         self.index = index
         self.alternate = alternate
         self.targets: dict[str, int] = {}
@@ -55,11 +58,19 @@ class Router:
     `bind`. It does so only for messages published to it: as an alternate exchange it leads nowhere, since its
     bindings are implicit (RabbitMQ 3.10.8 does the same). Exchanges that do not exist are skipped wherever
     their names turn up, so the order in which the catalogue reports the parts of one change does not matter.
+
+    types: those of plug-ins; None: no plug-in is ever enabled.   is_local: True if a reachable queue is on this node.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, types: ExchangeTypes | None = None, is_local: Callable[[str], bool] = lambda name: True
+    ) -> None:
+        self._types = types or ExchangeTypes()
+        self._is_local = is_local
         self._exchanges: dict[str, _RoutedExchange] = {}
         self._queues: set[str] = set()
+        self._varying: set[str] = set()
+        """The exchanges whose routes may differ from message to message with the same keys and headers."""
 
     def add_queue(self, name: str) -> None:
         """Make a queue reachable by its name through the default exchange."""
@@ -79,15 +90,37 @@ class Router:
         assert record.name not in self._exchanges, record.name
         self._exchanges[record.name] = _RoutedExchange(self._index(record), alternate)
 
-    def _index(self, record: Exchange) -> BindingIndex:
-        if record.type != DELAYED_TYPE:
-            return _INDEXES[record.type]()
-        inner = _INDEXES[routing_type(record.arguments)]()
-        return DelayedIndex(inner, waiting_queue(record.name), self._queues)
+    def _index(self, record: Exchange) -> BindingIndex | GuardedIndex:
+        if record.type == DELAYED_TYPE:
+            inner = _INDEXES[routing_type(record.arguments)]()
+            return DelayedIndex(inner, waiting_queue(record.name), self._queues)
+        built_in = _INDEXES.get(record.type)
+        return self._plugged(record) if built_in is None else built_in()
+
+    def _plugged(self, record: Exchange) -> GuardedIndex:
+        def is_within_reach(queue: str) -> bool:
+            return queue in self._queues
+
+        def is_local(queue: str) -> bool:
+            return queue in self._queues and self._is_local(queue)
+
+        index = self._types.index(record, is_within_reach, is_local)
+        if index.varies:
+            self._varying.add(record.name)
+        return index
+
+    def keeps_all(self, exchange: str) -> bool:
+        """Return True if an exchange is to have bindings to queues out of reach, too, as all nodes must know the same.
+
+        Which queue a hash leads to must not depend on the nodes that are down.
+        """
+        found = self._exchanges.get(exchange)
+        return found is not None and isinstance(found.index, GuardedIndex)
 
     def remove_exchange(self, name: str) -> None:
         """Forget an exchange and the bindings from it. The bindings to it are unbound one by one."""
         self._exchanges.pop(name, None)
+        self._varying.discard(name)
 
     def set_alternate(self, name: str, alternate: str | None) -> None:
         """Change the effective alternate exchange of an existing exchange: a policy came or went.
@@ -117,13 +150,21 @@ class Router:
             if not source.targets[target]:
                 del source.targets[target]
 
-    def route(self, exchange: str, routing_keys: Sequence[str], headers: Table | None = None) -> list[str]:
+    def route(
+        self,
+        exchange: str,
+        routing_keys: Sequence[str],
+        headers: Table | None = None,
+        content: bytes | None = None,
+    ) -> list[str]:
         """Return the names of the queues that a message goes to: each once, sorted.
 
         routing_keys: the publish key, then those of CC and BCC; at least one.
         headers: at least those of `headers_asked(exchange)`; None when there are none.
+        content: of the message, for exchanges that vary; None when there is none.
         An exchange that does not exist leads nowhere: refusing the publish (§4.1) is the caller's business.
-        Raises: ProtocolError 406 for a message that may match in more ways than `STATES_MAX`.
+        Raises: ProtocolError 406 for a message that may match in more ways than `STATES_MAX`, or that a plug-in
+        cannot route.
         """
         if exchange == DEFAULT_EXCHANGE:
             found = self._queues.intersection(routing_keys)
@@ -139,16 +180,25 @@ class Router:
             following = []
             selected = False
             index = visited.index
-            for key in routing_keys if index.uses_routing_key else routing_keys[:1]:
-                if states > STATES_MAX:
-                    raise too_many_ways(key)
-                for kind, destination in index.match(key, headers):
-                    selected = True
-                    if kind == "queue":
-                        queues.add(destination)
-                    else:
+            if isinstance(index, GuardedIndex):
+                for kind, destination in index.route(Message(routing_keys, content, self._types.decode)):
+                    if kind == "exchange":
+                        selected = True
                         following.append(destination)
-                states += 1 + index.states
+                    elif destination in self._queues:
+                        selected = True
+                        queues.add(destination)
+            else:
+                for key in routing_keys if index.uses_routing_key else routing_keys[:1]:
+                    if states > STATES_MAX:
+                        raise too_many_ways(key)
+                    for kind, destination in index.match(key, headers):
+                        selected = True
+                        if kind == "queue":
+                            queues.add(destination)
+                        else:
+                            following.append(destination)
+                    states += 1 + index.states
             if not selected and visited.alternate is not None:
                 following.append(visited.alternate)
             for successor in following:
@@ -162,18 +212,30 @@ class Router:
 
         The answer, and a route that depends on no headers, hold until the topology changes.
         """
-        found: list[Collection[bytes]] = []
+        found = [each.index.headers_asked for each in self._reachable(exchange) if each.index.headers_asked]
+        # Not copied where it can be helped: there may be a hundred thousand of them.
+        return found[0] if len(found) == 1 else frozenset().union(*found)
+
+    def varies(self, exchange: str) -> bool:
+        """Return True if messages with the same keys and headers that are published to `exchange` may part ways.
+
+        The answer holds until the topology changes.
+        """
+        if not self._varying:
+            return False
+        reachable = (each.index for each in self._reachable(exchange))
+        return any(isinstance(index, GuardedIndex) and index.varies for index in reachable)
+
+    def _reachable(self, exchange: str) -> Iterator[_RoutedExchange]:
+        """Yield the exchanges that a message published to `exchange` may come to, each once."""
         reached = {exchange}
-        pending = [exchange]
+        pending = [exchange]  # grows while it is walked: breadth first
         for name in pending:
             visited = self._exchanges.get(name)
             if visited is None:
                 continue
-            if visited.index.headers_asked:
-                found.append(visited.index.headers_asked)
+            yield visited
             for successor in visited.successors():
                 if successor not in reached:
                     reached.add(successor)
                     pending.append(successor)
-        # Not copied where it can be helped: there may be a hundred thousand of them.
-        return found[0] if len(found) == 1 else frozenset().union(*found)

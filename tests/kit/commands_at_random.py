@@ -23,6 +23,8 @@ from node.catalogue.commands import (
     DeleteQueue,
     DeleteUser,
     DeleteVhost,
+    DisablePlugin,
+    EnablePlugin,
     PutUser,
     PutVhost,
     SetGlobalParameter,
@@ -127,6 +129,7 @@ _tables = st.sampled_from([{}, {}, {"k": Field("I", 1)}])
 _patterns = st.sampled_from(["", ".*", "^a", "("])
 _definitions = st.sampled_from([{"max-length": 1}, {"ha-mode": "all"}, {"max-length": 2, "expires": 9}, {}])
 _keys = st.sampled_from(["", "k"])
+_plugins = st.sampled_from(["one", "two"])
 _owners = st.sampled_from([None, None, None, "owner"])
 
 _topology: st.SearchStrategy[Command[Any]] = st.one_of(
@@ -134,7 +137,7 @@ _topology: st.SearchStrategy[Command[Any]] = st.one_of(
         DeclareExchange,
         _vhosts,
         _names,
-        st.sampled_from(["direct", "topic", "nope"]),
+        st.sampled_from(["direct", "topic", "x-one", "x-two", "nope"]),
         durable=st.booleans(),
         auto_delete=st.booleans(),
         internal=st.booleans(),
@@ -203,6 +206,8 @@ _operators: st.SearchStrategy[Command[Any]] = st.one_of(
     ),
     st.builds(SetGlobalParameter, _names, _json),
     st.builds(ClearGlobalParameter, _names),
+    st.builds(EnablePlugin, _plugins, st.sampled_from([(), ("x-one",), ("x-two",), ("x-one", "x-two")])),
+    st.builds(DisablePlugin, _plugins),
 )
 
 BEGINNING: list[Command[Any]] = [PutVhost("v"), PutVhost("w"), PutUser("u", "hash", SHA256)]
@@ -234,6 +239,7 @@ def durable_part(catalogue: Catalogue) -> object:
         "users": _sorted(catalogue.users()),
         "permissions": _sorted(catalogue.permissions()),
         "topic permissions": _sorted(catalogue.topic_permissions()),
+        "plug-ins": _sorted(catalogue.plugins.by_name.items()),
         "global parameters": _sorted(catalogue.global_parameters().items()),
         "vhosts": _sorted(catalogue.vhosts()),
         "contents": [_durable_in(catalogue, vhost.name) for vhost in _ordered(catalogue.vhosts())],

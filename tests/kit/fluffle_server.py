@@ -35,9 +35,16 @@ class FluffleServer:
     """A node of Fluffle on a free port, in a directory that is removed with it.
 
     directory: one that is kept instead.   port: 0 for a free one.
+    plugins: those that are enabled; empty: the default.
     """
 
-    def __init__(self, settings: Mapping[str, str], directory: Path | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        directory: Path | None = None,
+        port: int = 0,
+        plugins: Sequence[str] = (),
+    ) -> None:
         # Late, so that a run against RabbitMQ works while the node does not.
         from node.app import Node
 
@@ -45,6 +52,8 @@ class FluffleServer:
         self._directory = directory or Path(tempfile.mkdtemp(prefix="fluffle-node-"))
         configuration = self._directory / "fluffle.conf"
         configuration.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+        if plugins:
+            (self._directory / "enabled_plugins").write_text(f"[{','.join(plugins)}].")
         options = StartOptions(
             name="conformance",
             data=str(self._directory / "data"),

@@ -32,15 +32,19 @@ def prepare(
     ports: tuple[int, int, int],
     settings: Mapping[str, str],
     management: tuple[int, int] | None = None,
+    plugins: Sequence[str] = (),
 ) -> dict[str, str]:
     """Write a node's files; give the environment that makes it use nothing else.
 
     ports: for clients, of its epmd, and for other nodes.
     management: ports of its HTTP API and for Prometheus; None without them, as it starts sooner then.
+    plugins: more that are enabled.
     """
     port, epmd_port, dist_port = ports
-    plugins = "" if management is None else "rabbitmq_management,rabbitmq_prometheus"
-    (directory / "enabled_plugins").write_text(f"[{plugins}].")
+    enabled = [*plugins]
+    if management is not None:
+        enabled += ["rabbitmq_management", "rabbitmq_prometheus"]
+    (directory / "enabled_plugins").write_text(f"[{','.join(enabled)}].")
     (directory / "env.conf").touch()
     lines = [f"listeners.tcp.1 = 127.0.0.1:{port}"]
     if management is not None:
@@ -76,10 +80,16 @@ class RabbitServer:
 
     parent: where that directory is made, if not among the temporary ones.
     with_management: with the HTTP API and the metrics for Prometheus; the start takes longer.
+    plugins: more that are enabled.
     """
 
     def __init__(
-        self, settings: Mapping[str, str], parent: Path | None = None, *, with_management: bool = False
+        self,
+        settings: Mapping[str, str],
+        parent: Path | None = None,
+        *,
+        with_management: bool = False,
+        plugins: Sequence[str] = (),
     ) -> None:
         self.host = "127.0.0.1"
         self.port, epmd_port, dist_port = free_ports(3)
@@ -93,7 +103,9 @@ class RabbitServer:
             management = http_port, prometheus_port = (free_port(), free_port())
             self.management_url = f"http://{self.host}:{http_port}"
             self.prometheus_url = f"http://{self.host}:{prometheus_port}"
-        self._environment = prepare(self._directory, self._node, self._cookie, ports, settings, management)
+        self._environment = prepare(
+            self._directory, self._node, self._cookie, ports, settings, management, plugins
+        )
         self._epmd = subprocess.Popen(["epmd", "-port", str(epmd_port)], env=self._environment)
         self.admin = RabbitAdmin(self.evaluate)
         self._process = self._launch()

@@ -94,20 +94,24 @@ class RestartableServer(Server, Protocol):
         """Start the server again after `halt` or `crash`."""
 
 
-def start_server(settings: Settings | None = None, *, with_management: bool = False) -> Server:
+def start_server(
+    settings: Settings | None = None, *, with_management: bool = False, plugins: Sequence[str] = ()
+) -> Server:
     """Start what FLUFFLE_TEST_AGAINST names: `fluffle` (the default) or `rabbitmq`.
 
     settings: keys that differ from the defaults, e.g. {"consumer_timeout": "1000"}.
     with_management: with its HTTP API and metrics. RabbitMQ starts slower then, Fluffle in another process.
+    plugins: plug-ins that are enabled, for a server without management.
     """
     if _is_rabbitmq():
-        return RabbitServer(settings or {}, with_management=with_management)
+        return RabbitServer(settings or {}, with_management=with_management, plugins=plugins)
     if with_management:
+        assert not plugins
         # Late: it imports modules that import this one.
         from tests.kit.managed_fluffle import ManagedFluffle
 
         return ManagedFluffle(settings or {})
-    return FluffleServer(settings or {})
+    return FluffleServer(settings or {}, plugins=plugins)
 
 
 def start_restartable_server(

@@ -50,6 +50,7 @@ from node.client.endpoint import ClientEndpoint
 from node.client.observer import Observer
 from node.client.settings import BrokerSettings
 from node.client.unacked import Delivery
+from node.plugins.built_in import built_in
 from node.queue.queue import Queue
 
 START = 1000.0
@@ -148,6 +149,7 @@ class World:
             epoch_s=EPOCH_S - START,
             observer=self.diary,
             clock=lambda: self.cost_s,
+            load_plugin=built_in,
         )
         self.broker.start(self.now)
         self.clients: dict[BaseConnection, Client] = {}

@@ -1,31 +1,63 @@
 """The commands of `rabbitmq-plugins` show and change which of RabbitMQ's plug-ins, whose work the node does, are on.
 
 They read and write the file of enabled plug-ins, as RabbitMQ's do; a running node is asked for its path and plug-ins.
-A change is in effect once the node starts again. Source: management §3.2; RabbitMQ 3.10.8's output.
+Plug-ins with exchange types, of packages too, are enabled and disabled on all nodes at once; any other change is in
+effect once the node starts again. Source: management §3.2; RabbitMQ 3.10.8's output.
 """
 
 import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused
 from node.cli.ctl.formats import Outcome, Report
-from node.config.plugins import DEFAULT, parse, render, with_needed
-from node.config.plugins import PLUGINS as KNOWN
+from node.config.plugins import DEFAULT, EXCHANGES, parse, render
+from node.config.plugins import PLUGINS as OURS
+from node.config.plugins import with_needed as with_ours_needed
 from node.io.control import ControlError
 from node.operations.operation import EX_SOFTWARE, EX_USAGE, PLUGINS
 from node.version import COMPATIBLE_VERSION
 
+if TYPE_CHECKING:
+    from node.io.plugin_packages import PackagedPlugin
+
 _DESCRIPTIONS: Final = {
+    "rabbitmq_consistent_hash_exchange": "Exchange type x-consistent-hash",
+    "rabbitmq_random_exchange": "Exchange types x-random and x-local-random",
+    "rabbitmq_sharding": "Exchange type x-modulus-hash",
     "rabbitmq_management": "HTTP API and web UI",
     "rabbitmq_management_agent": "Statistics of a node",
     "rabbitmq_prometheus": "Metrics for Prometheus",
     "rabbitmq_web_dispatch": "HTTP listeners",
 }
 FILE_NAME: Final = "enabled_plugins"
+
+
+@cache
+def packages() -> "Mapping[str, PackagedPlugin]":
+    """Return the plug-ins of other packages that are installed here, by name."""
+    from node.io.plugin_packages import installed_plugins
+
+    return installed_plugins()
+
+
+def known() -> dict[str, tuple[str, ...]]:
+    """Return the plug-ins that can be enabled, and what each needs."""
+    return {**OURS, **dict.fromkeys(packages(), ())}
+
+
+def with_needed(enabled: Iterable[str]) -> list[str]:
+    """Return the enabled plug-ins that we have, and those that they need, sorted."""
+    names = list(enabled)
+    return sorted({*with_ours_needed(names), *(name for name in names if name in packages())})
+
+
+def _is_for_all_nodes(plugin: str) -> bool:
+    return plugin in EXCHANGES or plugin in packages()
 
 
 class State(NamedTuple):
@@ -91,7 +123,7 @@ def _list(call: Call, session: CtlSession) -> Outcome:
         raise Failed(EX_SOFTWARE, f"the pattern is invalid: {error}") from None
     state = _state(call, session)
     rows = []
-    for name in sorted({*KNOWN, *state.explicit}):
+    for name in sorted({*known(), *state.explicit}):
         kind = _kind(name, state)
         only = call.line.switches
         is_wanted = kind == "enabled" or (kind == "implicit" and not only.get("enabled"))
@@ -101,14 +133,13 @@ def _list(call: Call, session: CtlSession) -> Outcome:
             is_running = name in (state.running or ())
             rows.append({"name": name, "enabled": kind, "running": is_running})
     kind_of_format = "minimal" if is_minimal else "verbose" if is_verbose else "normal"
-    versions = {
-        "version": [ord(letter) for letter in COMPATIBLE_VERSION],
-        "running_version": None,
-    }
     value = {
         "status": "running" if state.running is not None else "node_down",
         "format": kind_of_format,
-        "plugins": [{**versions, **row} for row in rows],
+        "plugins": [
+            {"version": list(map(ord, _version(str(row["name"])))), "running_version": None, **row}
+            for row in rows
+        ],
     }
     names = [str(row["name"]) for row in rows]
     text = "\n".join(names) if is_minimal else _listed(call, state, rows, is_verbose=is_verbose)
@@ -139,16 +170,24 @@ def _listed(call: Call, state: State, rows: list[dict[str, Any]], *, is_verbose:
     for row in rows:
         mark = f"[{_MARKS[row['enabled']]}{'*' if row['running'] else ' '}]"
         if not is_verbose:
-            lines.append(f"{mark} {row['name']:<{width}} {COMPATIBLE_VERSION}".rstrip())
+            lines.append(f"{mark} {row['name']:<{width}} {_version(row['name'])}".rstrip())
             continue
-        needed = ",".join(KNOWN.get(row["name"], ()))
+        needed = ",".join(OURS.get(row["name"], ()))
         lines += [
             f"{mark} {row['name']}",
-            f"     Version:     \t{COMPATIBLE_VERSION}",
+            f"     Version:     \t{_version(row['name'])}",
             f"     Dependencies:\t[{needed}]",
-            f"     Description: \t{_DESCRIPTIONS.get(row['name'], '')}",
+            f"     Description: \t{_description(row['name'])}",
         ]
     return "\n".join(lines)
+
+
+def _version(plugin: str) -> str:
+    return packages()[plugin].version if plugin in packages() else COMPATIBLE_VERSION
+
+
+def _description(plugin: str) -> str:
+    return packages()[plugin].description if plugin in packages() else _DESCRIPTIONS.get(plugin, "")
 
 
 # --- changes ---
@@ -168,7 +207,7 @@ def _check_change(call: Call) -> dict[str, Any]:
 
 def _known(names: list[str]) -> list[str]:
     """Return the names. Raises: Failed for a plug-in whose work the node does not do."""
-    unknown = [name for name in names if name not in KNOWN]
+    unknown = [name for name in names if name not in known()]
     if unknown:
         shown = ", ".join(f":{name}" for name in unknown)
         raise Failed(EX_SOFTWARE, f"{{:plugins_not_found, [{shown}]}}")
@@ -176,32 +215,35 @@ def _known(names: list[str]) -> list[str]:
 
 
 def _enable(call: Call, session: CtlSession) -> Outcome:
-    names = list(KNOWN) if call.line.is_set("all") else _known(_names(call))
+    names = list(known()) if call.line.is_set("all") else _known(_names(call))
     state = _state(call, session)
-    return _change(call, state, (*state.explicit, *names), verb="enabled")
+    return _change(call, session, state, (*state.explicit, *names), verb="enabled")
 
 
 def _disable(call: Call, session: CtlSession) -> Outcome:
     state = _state(call, session)
     names = set(_names(call))
     # A plug-in that needs a disabled one is disabled, too.
-    names.update(name for name, needed in KNOWN.items() if names.intersection(needed))
+    names.update(name for name, needed in OURS.items() if names.intersection(needed))
     left = [] if call.line.is_set("all") else [name for name in state.explicit if name not in names]
-    return _change(call, state, left, verb="disabled")
+    return _change(call, session, state, left, verb="disabled")
 
 
 def _set(call: Call, session: CtlSession) -> Outcome:
-    return _change(call, _state(call, session), _known(_names(call)), verb="set")
+    return _change(call, session, _state(call, session), _known(_names(call)), verb="set")
 
 
-def _change(call: Call, state: State, wanted: Iterable[str], *, verb: str) -> Outcome:
+def _change(call: Call, session: CtlSession, state: State, wanted: Iterable[str], *, verb: str) -> Outcome:
     explicit = tuple(dict.fromkeys(wanted))
     before, after = with_needed(state.explicit), with_needed(explicit)
     changed = sorted(set(before).symmetric_difference(after))
+    started, stopped, running = _apply(session, state, before, after)
     if set(explicit) != set(state.explicit):
         _write(state.path, sorted(explicit))
     lines = [*_configured(after), f"Applying plugin configuration to {call.node}..."]
-    is_offline = state.running is None or sorted(state.running) != after
+    is_offline = running is None or any(
+        (name in running) != (name in after) for name in changed or {*running, *after}
+    )
     if not changed and not is_offline:
         lines.append("nothing to do." if verb == "set" else "Plugin configuration unchanged.")
     elif not changed:
@@ -209,14 +251,44 @@ def _change(call: Call, state: State, wanted: Iterable[str], *, verb: str) -> Ou
     else:
         shown = "enabled" if set(after) > set(before) else "disabled"
         lines += [f"The following plugins have been {shown}:", *(f"  {name}" for name in changed), ""]
-        lines.append(f"set {len(after)} plugins.")
+        lines += [f"set {len(after)} plugins."] if is_offline else _at_once(started, stopped)
     if is_offline and (changed or state.running is not None):
         lines.append("Offline change; changes will take effect at broker restart.")
     mode = "offline" if is_offline else "online"
-    value = {"mode": mode, "set": after, "started": [], "stopped": []}
+    value = {"mode": mode, "set": after, "started": started, "stopped": stopped}
     if verb != "set":
         value[verb] = changed
     return Report(value, "\n".join(lines), json_text=f"[\n{_dumps(after)}\n,{_dumps(value)}\n]")
+
+
+def _apply(
+    session: CtlSession, state: State, before: list[str], after: list[str]
+) -> tuple[list[str], list[str], list[str] | None]:
+    """Have a running node enable and disable what is for all nodes, before the file is written.
+
+    Returns: the plug-ins that were started, those that were stopped, and those that run then.
+    Raises: Failed, as for a plug-in whose exchange types are in use; then the file stays as it was.
+    """
+    if state.running is None:
+        return [], [], None
+    running = set(state.running)
+    for_all = [name for name in sorted({*before, *after, *running}) if _is_for_all_nodes(name)]
+    stopped = [name for name in for_all if name in running and name in before and name not in after]
+    started = [name for name in for_all if name not in running and name in after]
+    try:
+        for name in stopped:
+            session.ask("disable_plugin", {"plugin": name})
+        for name in started:
+            session.ask("enable_plugin", {"plugin": name})
+    except ControlError as error:
+        raise Failed(error.exit_code, error.text) from None
+    return started, stopped, sorted(running.difference(stopped).union(started))
+
+
+def _at_once(started: list[str], stopped: list[str]) -> list[str]:
+    """Return what RabbitMQ says of changes that are in effect."""
+    counts = (("started", started), ("stopped", stopped))
+    return [f"{verb} {len(names)} plugins." for verb, names in counts if names]
 
 
 def _configured(names: list[str]) -> list[str]:

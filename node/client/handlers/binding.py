@@ -3,9 +3,9 @@
 from node.amqp.field_table import Table
 from node.catalogue.access import check_topic
 from node.catalogue.delayed import DELAYED_TYPE, routing_type
-from node.catalogue.limits import check_bindings, check_pattern
+from node.catalogue.limits import check_bindings, check_pattern, check_plugged_bindings
 from node.catalogue.names import check_not_default_exchange, not_found, resource
-from node.catalogue.records import ResourceKind
+from node.catalogue.records import EXCHANGE_TYPES, ResourceKind
 from node.client.channel import Channel
 from node.routing.exchanges.headers import check_binding_arguments
 
@@ -40,5 +40,10 @@ def check_binding(
         check_binding_arguments(arguments)
     elif routes_as == "topic":
         check_pattern(routing_key)
+    elif exchange.type not in EXCHANGE_TYPES:
+        channel.broker.exchange_types.check_binding(exchange.type, routing_key, arguments)
+        check_plugged_bindings(
+            resource("exchange", source, vhost), len(catalogue.bindings_from(vhost, source))
+        )
     to_destination = len(catalogue.bindings_to(vhost, kind, destination))
     check_bindings(vhost, resource(kind, destination, vhost), catalogue.binding_count(vhost), to_destination)

@@ -24,7 +24,6 @@ from node.catalogue.names import (
     not_found,
     strip_line_breaks,
 )
-from node.catalogue.records import EXCHANGE_TYPES
 from node.client.channel import Channel
 from node.client.handlers.binding import check_binding
 from node.client.handlers.steps import Handlers, Steps, assert_durable, submit
@@ -49,10 +48,10 @@ def declare(channel: Channel, method: ExchangeDeclare) -> Steps:
 
 def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
     catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
-    if method.type not in EXCHANGE_TYPES:
+    if method.type not in catalogue.plugins.exchange_types:
         raise ProtocolError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{method.type}'")
     if method.type == DELAYED_TYPE:
-        check_arguments(method.arguments, EXCHANGE_TYPES)
+        check_arguments(method.arguments)
     check_not_default_exchange(name)
     channel.check("exchange", name, "configure")
     known = catalogue.exchange(vhost, name)
@@ -62,6 +61,7 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
         if alternate is not None:
             channel.check("exchange", name, "read")
             channel.check("exchange", alternate, "write")
+        channel.broker.exchange_types.check_exchange(method.type, method.arguments)
         command = DeclareExchange(
             vhost,
             name,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from node.io.turns import next_slice
 from node.management.call import Call
 from node.management.listing import narrowed
-from node.management.node_facts import EXCHANGE_TYPES, address_of, context_of, is_http
+from node.management.node_facts import address_of, context_of, exchange_types, is_http
 from node.management.reply import Reply, ok
 from node.management.routes import Route
 from node.statistics.query import Query
@@ -27,7 +27,7 @@ async def overview(call: Call) -> Reply:
         "management_version": COMPATIBLE_VERSION,
         "rates_mode": config.statistics.rates_mode,
         "sample_retention_policies": _retention(call),
-        "exchange_types": list(EXCHANGE_TYPES),
+        "exchange_types": exchange_types(call.broker),
         "product_version": config.product.version,
         "product_name": config.product.name,
         "rabbitmq_version": COMPATIBLE_VERSION,

@@ -16,6 +16,7 @@ from node.admin.definitions import (
     load_at_boot,
     parse,
 )
+from node.catalogue.commands import EnablePlugin
 from node.catalogue.records import Permission
 from node.config.config import DefinitionsConfig
 from tests.kit.office import Office
@@ -183,3 +184,22 @@ def test_nothing_is_done_when_nothing_changed(tmp_path: Path) -> None:
     path.write_text('{"vhosts":[{"name":"w"}]}')
     office.do(load_at_boot(admin, str(path)))
     assert office.catalogue.vhost("w") is not None
+
+
+def test_exchanges_of_enabled_plugins_come_with_definitions() -> None:
+    """A binding that the type refuses is stored, as the catalogue does not know types, and routes nothing."""
+    office = Office()
+    exchange = {"name": "h", "vhost": "/", "type": "x-consistent-hash", "durable": True, "auto_delete": False}
+    queue = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False}
+    bindings = [
+        {"vhost": "/", "source": "h", "destination": "q", "destination_type": "queue", "routing_key": key}
+        for key in ("no weight", "3")
+    ]
+    document = {"exchanges": [exchange], "queues": [queue], "bindings": bindings}
+    kind, text = office.fails(import_definitions(office.admin, document))
+    assert (kind, "invalid exchange type 'x-consistent-hash'" in str(text)) == ("invalid", True)
+    name = "rabbitmq_consistent_hash_exchange"
+    office.do(office.admin.submit(EnablePlugin(name, ("x-consistent-hash",))))
+    assert office.do(import_definitions(office.admin, document)) == []
+    router = office.world.broker.vhosts["/"].router
+    assert router.route("h", ["k"]) == ["q"]

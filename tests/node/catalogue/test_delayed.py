@@ -27,7 +27,6 @@ from node.catalogue.delayed import (
     waiting_queue,
 )
 from node.catalogue.durable_part import durable_changes
-from node.catalogue.records import EXCHANGE_TYPES
 
 EXCHANGE = DeclareExchange(
     "/", "x", DELAYED_TYPE, durable=True, arguments={"x-delayed-type": longstr("topic")}
@@ -97,7 +96,7 @@ def test_no_header_is_no_delay() -> None:
 def test_bad_arguments(arguments: Table, code: ReplyCode) -> None:
     """A channel and the catalogue refuse them alike: what came by another way must not break the router."""
     with pytest.raises(ProtocolError) as caught:
-        check_arguments(arguments, EXCHANGE_TYPES)
+        check_arguments(arguments)
     assert caught.value.code is code
     refused = catalogue().apply(DeclareExchange("/", "x", DELAYED_TYPE, arguments=arguments))
     assert isinstance(refused, Refused)

@@ -11,6 +11,7 @@ from node.catalogue.limits import (
     VhostLimits,
     check_bindings,
     check_pattern,
+    check_plugged_bindings,
     check_user_channels,
     check_user_connections,
     check_vhost_connections,
@@ -102,3 +103,11 @@ def test_bindings(in_vhost: int, to_queue: int) -> None:
         check_bindings("/", where, in_vhost, to_queue)
     assert refused.value.code == ReplyCode.PRECONDITION_FAILED
     assert refused.value.explanation.startswith(f"cannot bind {where}: binding limit")
+
+
+def test_bindings_from_an_exchange_of_a_plugin() -> None:
+    where = "exchange 'e' in vhost '/'"
+    check_plugged_bindings(where, limits.PLUGGED_BINDINGS_MAX - 1)
+    with pytest.raises(ProtocolError) as refused:
+        check_plugged_bindings(where, limits.PLUGGED_BINDINGS_MAX)
+    assert refused.value.explanation == f"cannot bind to {where}: binding limit (20000) is reached"

@@ -331,9 +331,11 @@ def client_of_headers(monkeypatch: pytest.MonkeyPatch, arguments: Table) -> tupl
     router = client.world.broker.vhosts["/"].router
     route, looked_at = router.route, list[Table | None]()
 
-    def told(exchange: str, keys: Sequence[str], headers: Table | None = None) -> list[str]:
+    def told(
+        exchange: str, keys: Sequence[str], headers: Table | None = None, content: bytes | None = None
+    ) -> list[str]:
         looked_at.append(headers)
-        return route(exchange, keys, headers)
+        return route(exchange, keys, headers, content)
 
     monkeypatch.setattr(router, "route", told)
     return client, looked_at

@@ -317,3 +317,11 @@ def test_a_mistake_is_no_thing_that_can_be_left_out() -> None:
         read({"policies": [{**POLICY, "definition": {"max-length": "five"}}]}, skips_unsupported=True)
     with pytest.raises(DefinitionsInvalid):
         read({"queues": [{**QUEUE, "arguments": {"x-max-length": "a"}}]}, skips_unsupported=True)
+
+
+def test_exchanges_of_an_enabled_plugin_are_taken() -> None:
+    document = {"exchanges": FOREIGN["exchanges"]}
+    found = read(document, exchange_types={"topic", "x-consistent-hash"})
+    assert [each.type for each in found.exchanges] == ["x-consistent-hash", "topic"]
+    with pytest.raises(DefinitionsInvalid, match="invalid exchange type 'x-consistent-hash'"):
+        read(document)

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from node.catalogue.commands import EnablePlugin
 from node.config.config import ManagementConfig, PrometheusConfig
-from node.config.plugins import PLUGINS
+from node.config.plugins import EXCHANGES, PLUGINS
 from node.config.values import Address
 from node.management import node_facts
+from node.plugins.built_in import built_in
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range, Ranges
 from node.statistics.statistics import Statistics, StatisticsOptions
@@ -178,9 +180,15 @@ def test_enabled_plugins(plugins: tuple[str, ...] | None, is_on: bool, expected:
 
 
 def test_every_plugin_is_an_application() -> None:
-    """Whatever may be enabled is shown (`/nodes`, `/metrics`)."""
+    """Whatever is on is shown (`/nodes`, `/metrics`), what is for all nodes once the cluster has enabled it."""
     site = MonitorSite()
     site.node.config = replace(site.node.config, enabled_plugins=(*PLUGINS, "rabbitmq_shovel"))
+    shown = {each["name"] for each in facts(site)["applications"]}
+    assert shown == {"fluffle", "rabbit", *PLUGINS}.difference(EXCHANGES)
+    for name in EXCHANGES:
+        plugin = built_in(name)
+        assert plugin is not None
+        site.world.submit(EnablePlugin(name, tuple(each.name for each in plugin.exchange_types)))
     assert {each["name"] for each in facts(site)["applications"]} == {"fluffle", "rabbit", *PLUGINS}
 
 
@@ -209,3 +217,18 @@ def test_how_far_the_search_for_rot_is() -> None:
     }
     site.broker.storage.scrubbing.last_round_s = 1_700_000_000.5
     assert facts(site)["store_scrub"]["last_round"] == 1_700_000_000_500
+
+
+def test_exchange_types_of_plugins_are_shown() -> None:
+    """A plug-in that this node lacks is enabled, and has no type here."""
+    site = MonitorSite()
+    site.node.config = replace(site.node.config, enabled_plugins=("rabbitmq_sharding",))
+    assert facts(site)["enabled_plugins"] == []
+    site.world.submit(EnablePlugin("rabbitmq_sharding", ("x-modulus-hash",)))
+    site.world.submit(EnablePlugin("absent", ("x-absent",)))
+    found = facts(site)
+    assert found["enabled_plugins"] == ["absent", "rabbitmq_sharding"]
+    names = [each["name"] for each in found["exchange_types"]]
+    assert names == ["direct", "fanout", "headers", "topic", "x-modulus-hash"]
+    assert node_facts.active_plugins(site.node.config, site.node.broker) == ["rabbitmq_sharding"]
+    assert node_facts.active_plugins(site.node.config, None) == []

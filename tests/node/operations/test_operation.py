@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from node.admin import limits, parameters, permissions, policies, users, vhosts
+from node.admin import limits, parameters, permissions, plugins, policies, users, vhosts
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
@@ -12,6 +12,7 @@ from node.operations.listings import LISTINGS
 from node.operations.operation import Argument, Operation, Table, arguments
 from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
+from node.operations.plugins import PLUGINS
 from node.operations.policies import POLICIES
 from node.operations.queues import QUEUES
 from node.operations.runtime import RUNTIME
@@ -24,6 +25,7 @@ TABLES: list[tuple[Table, list[object]]] = [
     (VHOSTS, [vhosts, limits, ListOperations]),
     (PARAMETERS, [parameters]),
     (POLICIES, [policies]),
+    (PLUGINS, [plugins]),
     (LISTINGS, [ListOperations]),
     (QUEUES, [QueueOperations]),
     (RUNTIME, [RuntimeOperations]),
@@ -70,6 +72,8 @@ def test_rows_say_what_their_commands_are_for() -> None:
         "check_certificate_expiration",
         "check_if_node_is_mirror_sync_critical",
         "check_if_node_is_quorum_critical",
+        "disable_plugin",
+        "enable_plugin",
         "log_stream",
         "move_queue",
         "plugins",

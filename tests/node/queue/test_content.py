@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from node.amqp.field_table import long, longstr
 from node.amqp.frames import split_content
 from node.amqp.properties import Properties
-from node.queue.content import chosen_headers, decode_content, encode_content, with_header
+from node.queue.content import chosen_headers, decode_content, encode_content, properties_of, with_header
 
 properties = st.builds(
     Properties,
@@ -24,6 +24,7 @@ def test_what_is_encoded_is_what_is_decoded(
 ) -> None:
     content = encode_content(value, body, channel, frame_max_bytes)
     assert decode_content(content) == (value, body)
+    assert properties_of(content) == value
     assert int.from_bytes(content[1:3]) == channel
 
 

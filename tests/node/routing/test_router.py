@@ -7,7 +7,9 @@ import pytest
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table, long
 from node.catalogue.records import PLAIN_EXCHANGE_TYPES, Binding, Exchange
+from node.routing.plugins import Message
 from node.routing.router import Router
+from tests.node.routing.plugged import Each, registry
 
 
 def exchange(name: str, type_: str = "direct", *, internal: bool = False) -> Exchange:
@@ -329,3 +331,87 @@ def test_many_keys_and_many_exchanges_count_together() -> None:
         router.route("x0", [key])
     with pytest.raises(ProtocolError, match="too many ways"):
         router.route("x99", [f"{key}.{number}" for number in range(100)])
+
+
+# --- exchange types of plug-ins -----------------------------------------------------------------------------
+
+
+def plugged_router(type_: Each, queues: str = "q", alternate: str | None = None) -> Router:
+    """A router with the exchanges `p`, of the type, and `x`, and with queues named by single letters."""
+    made = Router(registry(type_), lambda name: name == "l")
+    made.add_exchange(exchange("p", "x-each"), alternate)
+    made.add_exchange(exchange("x"), None)
+    for name in queues:
+        made.add_queue(name)
+    return made
+
+
+def test_a_plugin_is_asked_once_for_all_keys() -> None:
+    asked: list[Message] = []
+    r = plugged_router(Each(asked.append), "abq")
+    r.bind(to_queue("p", "b"))
+    r.bind(to_queue("p", "a"))
+    r.bind(to_exchange("p", "x"))
+    r.bind(to_queue("x", "q", "k2"))
+    assert r.route("p", ["k1", "k2"], content=b"frames") == ["a", "b", "q"]
+    (message,) = asked
+    assert message.routing_keys == ["k1", "k2"]
+    r.unbind(to_queue("p", "a"))
+    assert r.route("p", ["k1"]) == ["b"]
+
+
+def test_a_plugin_keeps_bindings_to_queues_out_of_reach() -> None:
+    """A hash must lead to the same queue whatever nodes are down; an alternate exchange gets what cannot go there."""
+    type_ = Each()
+    r = plugged_router(type_, "a", alternate="x")
+    r.bind(to_queue("p", "b"))
+    r.bind(to_queue("x", "a", "k"))
+    assert r.keeps_all("p")
+    assert not r.keeps_all("x")
+    assert not r.keeps_all("missing")
+    assert r.route("p", ["k"]) == ["a"]
+    r.add_queue("b")
+    assert r.route("p", ["k"]) == ["b"]
+    r.remove_queue("b")
+    assert r.route("p", ["k"]) == ["a"]
+
+
+def test_a_plugin_knows_which_queues_are_within_reach_and_here() -> None:
+    type_ = Each()
+    r = plugged_router(type_, "lq")
+    around = type_.surroundings[0]
+    assert [around.is_within_reach(name) for name in "lqm"] == [True, True, False]
+    assert [around.is_local(name) for name in "lqm"] == [True, False, False]
+    r.remove_queue("l")
+    assert not around.is_local("l")
+
+
+def test_routes_that_vary_are_found_through_bindings_and_alternates() -> None:
+    r = plugged_router(Each(varies=True))
+    r.add_exchange(exchange("y"), "x")
+    assert r.varies("p")
+    assert not r.varies("x")
+    r.bind(to_exchange("x", "p"))
+    assert r.varies("x")
+    assert r.varies("y")
+    assert not r.varies("")
+    r.unbind(to_exchange("x", "p"))
+    assert not r.varies("y")
+    r.remove_exchange("p")
+    assert not r.varies("p")
+
+
+def test_a_plugins_route_by_keys_alone_does_not_vary() -> None:
+    r = plugged_router(Each(varies=False))
+    r.bind(to_exchange("x", "p"))
+    assert not r.varies("p")
+    assert not r.varies("x")
+
+
+def test_loops_through_plugins_end() -> None:
+    r = plugged_router(Each())
+    r.bind(to_exchange("p", "x"))
+    r.bind(to_exchange("x", "p", "k"))
+    r.bind(to_exchange("p", "p"))
+    r.bind(to_queue("p", "q"))
+    assert r.route("x", ["k"]) == ["q"]

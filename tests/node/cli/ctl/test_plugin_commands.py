@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from node.cli.ctl import plugin_commands
 from node.cli.ctl.main import main
 from node.cli.ctl.tools import TOOLS
 from node.io import control
+from node.io.plugin_packages import PackagedPlugin
 from tests.node.cli.ctl.fake_node import NODE, FakeNode
 
 Plugins = Callable[..., tuple[int, str, str]]
@@ -49,7 +51,9 @@ def test_list(plugins: Plugins, file: Path) -> None:
         "[e*] rabbitmq_web_dispatch     3.10.8\n",
     )
     file.write_text("[rabbitmq_prometheus, rabbitmq_shovel].\n")
-    assert plugins("-q", "list", "-m", "_[mpsw]")[1] == "\n".join(sorted([*ALL, "rabbitmq_shovel"])) + "\n"
+    assert (
+        plugins("-q", "list", "-m", "_([mpw]|shov)")[1] == "\n".join(sorted([*ALL, "rabbitmq_shovel"])) + "\n"
+    )
     assert plugins("-q", "list", "-m", "-E")[1] == "rabbitmq_prometheus\nrabbitmq_shovel\n"
     assert plugins("-q", "list", "-m", "-e", "manage")[1] == "rabbitmq_management_agent\n"
     assert plugins("-s", "list", "prom")[1] == "[E*] rabbitmq_prometheus 3.10.8\n"
@@ -147,3 +151,95 @@ def test_without_a_node(plugins: Plugins, fake: FakeNode, tmp_path: Path, file: 
 def test_its_names_are_its_own(fake: FakeNode, capsys: "pytest.CaptureFixture[str]") -> None:
     assert main(["list"], {}, ask=fake) == 64
     assert "Command 'list' not found" in capsys.readouterr().err
+
+
+# --- plug-ins that all nodes have together ---
+
+
+RANDOM = "rabbitmq_random_exchange"
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A plug-in of another package."""
+    found = {"mine": PackagedPlugin("mine", "1.2", "its summary")}
+    monkeypatch.setattr(plugin_commands, "packages", lambda: found)
+    return "mine"
+
+
+def changes(fake: FakeNode) -> list[tuple[str, object]]:
+    """Return the changes that the node was asked for."""
+    return [(name, dict(arguments)) for name, arguments in fake.asked if name.endswith("able_plugin")]
+
+
+def test_a_plugin_for_all_nodes_is_enabled_at_once(plugins: Plugins, file: Path, fake: FakeNode) -> None:
+    assert plugins("enable", RANDOM) == (
+        0,
+        f"Enabling plugins on node {NODE}:\n{RANDOM}\n"
+        "The following plugins have been configured:\n"
+        + "".join(f"  {name}\n" for name in sorted([*ALL, RANDOM]))
+        + f"Applying plugin configuration to {NODE}...\n"
+        f"The following plugins have been enabled:\n  {RANDOM}\n\n"
+        "started 1 plugins.\n",
+        "",
+    )
+    assert changes(fake) == [("enable_plugin", {"plugin": RANDOM})]
+    assert file.read_text() == f"[rabbitmq_management,rabbitmq_prometheus,{RANDOM}].\n"
+    fake.answers["plugins"]["running"] = sorted([*ALL, RANDOM])
+    assert plugins("enable", RANDOM)[1].endswith("Plugin configuration unchanged.\n")
+    assert plugins("disable", RANDOM)[1].endswith(
+        f"The following plugins have been disabled:\n  {RANDOM}\n\nstopped 1 plugins.\n"
+    )
+    assert changes(fake)[1:] == [("disable_plugin", {"plugin": RANDOM})]
+    assert file.read_text() == "[rabbitmq_management,rabbitmq_prometheus].\n"
+
+
+def test_a_refusal_leaves_the_file_as_it_was(plugins: Plugins, file: Path, fake: FakeNode) -> None:
+    file.write_text(f"[{RANDOM}].\n")
+    fake.answers["plugins"]["running"] = [RANDOM]
+    text = f"cannot disable plug-in '{RANDOM}': exchange 'e' in vhost '/' is of type 'x-random'"
+    fake.answers["disable_plugin"] = control.ControlError(69, text)
+    code, _, error = plugins("disable", RANDOM)
+    assert (code, text in error) == (69, True)
+    assert file.read_text() == f"[{RANDOM}].\n"
+
+
+def test_without_a_node_it_is_enabled_at_the_next_start(plugins: Plugins, file: Path, fake: FakeNode) -> None:
+    assert plugins("enable", "--offline", RANDOM)[1].endswith("changes will take effect at broker restart.\n")
+    assert changes(fake) == []
+    assert RANDOM in file.read_text()
+
+
+def test_another_change_still_needs_a_start(plugins: Plugins, file: Path, fake: FakeNode) -> None:
+    """The part that is for all nodes is in effect even then."""
+    file.write_text("[].\n")
+    fake.answers["plugins"]["running"] = []
+    output = plugins("enable", RANDOM, "rabbitmq_prometheus")[1]
+    assert output.endswith("changes will take effect at broker restart.\n")
+    assert changes(fake) == [("enable_plugin", {"plugin": RANDOM})]
+
+
+def test_only_what_changes_decides_whether_a_start_is_needed(
+    plugins: Plugins, file: Path, fake: FakeNode
+) -> None:
+    """A node whose HTTP API is off by another setting has plug-ins in its file that do not run."""
+    fake.answers["plugins"]["running"] = []
+    assert plugins("enable", RANDOM)[1].endswith("started 1 plugins.\n")
+
+
+def test_what_another_node_enabled_stays(plugins: Plugins, file: Path, fake: FakeNode) -> None:
+    """The file of this node does not name it, so a change of the file says nothing about it."""
+    file.write_text("[].\n")
+    fake.answers["plugins"]["running"] = [RANDOM]
+    assert plugins("enable", "rabbitmq_sharding")[0] == 0
+    assert changes(fake) == [("enable_plugin", {"plugin": "rabbitmq_sharding"})]
+
+
+def test_plugins_of_packages_are_listed_and_enabled(
+    plugins: Plugins, file: Path, fake: FakeNode, package: str
+) -> None:
+    assert plugins("-s", "list", package)[1] == f"[  ] {package} 1.2\n"
+    assert "     Description: \tits summary\n" in plugins("list", "-v", package)[1]
+    assert plugins("enable", package)[1].endswith("started 1 plugins.\n")
+    assert changes(fake) == [("enable_plugin", {"plugin": package})]
+    assert package in file.read_text()

@@ -1,0 +1,69 @@
+"""Plug-ins that are installed: the built-in ones, and entry points of the group `fluffle.plugins` of other packages.
+
+The entry points of all installed packages are looked through once for each question, some 10 ms, which happens only
+when a plug-in is enabled that is not built in, or an operator asks for a list. Nothing is imported for a list.
+"""
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, NamedTuple
+
+from node.catalogue.commands import EnablePlugin
+from node.plugins import Plugin
+from node.plugins.built_in import BUILT_IN, built_in
+
+GROUP: Final = "fluffle.plugins"
+
+
+class PackagedPlugin(NamedTuple):
+    """A plug-in that is installed, as far as can be told without importing it."""
+
+    name: str
+    version: str
+    description: str
+
+
+class NoPlugin(Exception):
+    """An entry point leads to something that is no plug-in, or one of another name."""
+
+
+def load_plugin(name: str) -> Plugin | None:
+    """Return an installed plug-in, and import it; None if there is none of that name.
+
+    Raises: NoPlugin, or whatever its import raises.
+    """
+    plugin = built_in(name)
+    if plugin is not None:
+        return plugin
+    for entry in entry_points(group=GROUP, name=name):
+        found = entry.load()
+        if not isinstance(found, Plugin):
+            raise NoPlugin(f"{entry.value} is no Plugin")
+        if found.name != name:
+            raise NoPlugin(f"{entry.value} calls itself '{found.name}', not '{name}'")
+        return found
+    return None
+
+
+def enabling(name: str) -> EnablePlugin | None:
+    """Return the command that enables an installed plug-in on all nodes; None if this node has none of that name.
+
+    Raises: as `load_plugin`.
+    """
+    plugin = load_plugin(name)
+    return None if plugin is None else EnablePlugin(name, tuple(each.name for each in plugin.exchange_types))
+
+
+def installed_plugins() -> dict[str, PackagedPlugin]:
+    """Return the installed plug-ins that are not built in, by name, without importing them."""
+    found: dict[str, PackagedPlugin] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name not in BUILT_IN:
+            found.setdefault(entry.name, _packaged(entry))
+    return found
+
+
+def _packaged(entry: EntryPoint) -> PackagedPlugin:
+    package = entry.dist
+    if package is None:
+        return PackagedPlugin(entry.name, "", "")
+    return PackagedPlugin(entry.name, package.version, str(package.metadata.json.get("summary", "")))

@@ -1,0 +1,34 @@
+"""Plug-ins: the names that a plug-in imports, in one place. docs/plugins.md shows how one is written.
+
+    from node.plugins import ExchangeType, Plugin
+
+The built-in plug-ins stand in `node.plugins.exchanges`. They use these names and nothing else of the broker, are
+imported when they are enabled, and import nothing of each other's.
+"""
+
+from node.amqp.erlang import binary_literal
+from node.amqp.field_table import Field, Table
+from node.amqp.properties import Properties
+from node.catalogue.binding_key import BindingKey, binding_key
+from node.catalogue.records import Binding
+from node.routing.exchanges import Destination, destination_of
+from node.routing.plugins import ExchangeIndex, ExchangeType, Message, Plugin, Surroundings
+from node.version import VERSION
+
+__all__ = [
+    "VERSION",
+    "Binding",
+    "BindingKey",
+    "Destination",
+    "ExchangeIndex",
+    "ExchangeType",
+    "Field",
+    "Message",
+    "Plugin",
+    "Properties",
+    "Surroundings",
+    "Table",
+    "binary_literal",
+    "binding_key",
+    "destination_of",
+]
