@@ -4,6 +4,7 @@ The entry points of all installed packages are looked through once for each ques
 when a plug-in is enabled that is not built in, or an operator asks for a list. Nothing is imported for a list.
 """
 
+from importlib import invalidate_caches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NamedTuple
 
@@ -34,6 +35,7 @@ def load_plugin(name: str) -> Plugin | None:
     plugin = built_in(name)
     if plugin is not None:
         return plugin
+    invalidate_caches()  # the package may have been installed after the node was started
     for entry in entry_points(group=GROUP, name=name):
         found = entry.load()
         if not isinstance(found, Plugin):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused
 from node.cli.ctl.formats import Outcome, Report
+from node.cli.ctl.plugin_template import new_plugin
 from node.config.plugins import DEFAULT, EXCHANGES, parse, render
 from node.config.plugins import PLUGINS as OURS
 from node.config.plugins import with_needed as with_ours_needed
@@ -327,6 +328,26 @@ def _banner_of_question(call: Call) -> str:
     return f"Asking node {call.node} if {subject} enabled..."
 
 
+def _new(call: Call, session: CtlSession) -> Outcome:
+    """Make the folder of a new plug-in in the working directory; the node is not asked."""
+    name = call.words[0]
+    try:
+        files = new_plugin(name)
+        os.mkdir(name)
+        for file_name, text in files.items():
+            with open(os.path.join(name, file_name), "w", encoding="utf-8") as file:
+                file.write(text)
+    except ValueError as error:
+        raise Failed(EX_USAGE, str(error)) from None
+    except OSError as error:
+        raise Failed(EX_SOFTWARE, f"{name} cannot be made: {error.strerror}") from None
+    text = (
+        f"{name} has {', '.join(files)}.\n"
+        f"Install it where the node is installed (pip install ./{name}), then: fluffle plugins enable {name}"
+    )
+    return Report({"name": name, "files": list(files)}, text)
+
+
 def _directories(call: Call, session: CtlSession) -> Outcome:
     path = _state(call, session).path
     value = {"plugins_dir": "", "plugins_expand_dir": "", "enabled_plugins_file": path}
@@ -410,6 +431,14 @@ PLUGIN_COMMANDS: Final[dict[str, Command]] = {
         arguments=(0, 1),
         options=frozenset({"verbose", "minimal", "enabled", "implicitly-enabled"}),
         shorts={"v": "verbose", "m": "minimal", "E": "enabled", "e": "implicitly-enabled"},
+    ),
+    "new": _row(
+        _P,
+        "Makes the folder of a new plug-in of your own, in the working directory",
+        "<name>",
+        _new,
+        lambda call: f"Making plugin {call.words[0]} ...",
+        arguments=(1, 1),
     ),
     "set": _row(
         _P,

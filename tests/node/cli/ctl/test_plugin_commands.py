@@ -243,3 +243,20 @@ def test_plugins_of_packages_are_listed_and_enabled(
     assert plugins("enable", package)[1].endswith("started 1 plugins.\n")
     assert changes(fake) == [("enable_plugin", {"plugin": package})]
     assert package in file.read_text()
+
+
+def test_a_new_plugin_is_made_in_the_working_directory(
+    plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output, _ = plugins("new", "mine")
+    assert code == 0
+    assert output.endswith("then: fluffle plugins enable mine\n")
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == [
+        "mine.py",
+        "pyproject.toml",
+        "test_mine.py",
+    ]
+    assert plugins("new", "mine")[::2] == (70, "Error:\nmine cannot be made: File exists\n")
+    assert plugins("new", "../other")[0] == 64
+    assert not (tmp_path.parent / "other").exists()
