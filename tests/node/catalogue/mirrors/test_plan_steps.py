@@ -485,6 +485,46 @@ def test_no_step_takes_a_copy_that_is_needed(history: list[tuple[Any, ...]]) -> 
             assert node in before
 
 
+def _end_view(cluster: Cluster) -> None:
+    """Let the reconciler end the view of a queue with one copy that no plan wants mirrored any more."""
+    view = cluster.queue.view
+    if view is not None and view.state == "live" and len(view.members) == 1 and not cluster.queue.placement:
+        cluster.catalogue.apply(ChangeView("/", "q", "1", Unmirror(view.master, view.version)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add_mirror", "wait_synced", "promote", "drop_mirror"]), st.sampled_from(NODES)
+        )
+        | st.tuples(st.sampled_from(["down", "up"]), st.sampled_from(NODES))
+        | st.tuples(st.just("ring"), st.integers(0, 9)),
+        max_size=30,
+    )
+)
+def test_no_step_takes_the_only_copy(history: list[tuple[Any, Any]]) -> None:
+    """spark §6.1, §6.2: of a queue that no policy mirrors, whatever happens in between."""
+    cluster = Alone()
+    for action, about in history:
+        if cluster.catalogue.queue("/", "q") is None:
+            return
+        view = cluster.queue.view
+        if action in ("down", "up", "ring"):
+            if action != "ring" or view is not None:
+                _happens(cluster, (action, about))
+        else:
+            before = frozenset({cluster.queue.home}) if view is None else plan_steps.synced_nodes(view)
+            cluster.step(action, about)
+            after = cluster.queue.view
+            left = frozenset({cluster.queue.home}) if after is None else plan_steps.synced_nodes(after)
+            assert before - left <= ({about} if action == "drop_mirror" else set())
+            assert left or not before
+        if cluster.catalogue.queue("/", "q") is not None:
+            _end_view(cluster)
+            assert cluster.queue.view is not None or not cluster.queue.placement
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_EVENTS, max_size=12), _STEPS)
 def test_a_step_that_is_sent_twice_is_made_once(
