@@ -12,13 +12,12 @@ import re
 import time
 import uuid
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, Protocol
 
 from node.broker.broker import Broker
 from node.broker.event_exchange import EventExchange
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.commands import Command, EnablePlugin, Refused, SetGlobalParameter, seed_commands
+from node.catalogue.commands import Command, SetGlobalParameter, seed_commands
 from node.catalogue.passwords import SALT_BYTES, hash_password
 from node.catalogue.replicated_log import React, ReplicatedLog
 from node.catalogue.snapshot import everything
@@ -33,7 +32,7 @@ from node.io.log_exchange import LogExchange
 from node.io.log_observer import LogObserver
 from node.io.mirroring_events import MirroringEvents
 from node.io.persistence import Persistence
-from node.io.plugin_packages import enabling, load_plugin
+from node.io.plugin_packages import load_plugin
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
 from node.io.server import Listener, Server
@@ -162,7 +161,7 @@ class Node:
             if self._cluster is not None:
                 await self._cluster.enter()  # from here on the other nodes may speak to this one
             self._publish_what_happens()
-            self._enable_plugins()
+            await self._enable_plugins()
             await self._load_definitions()
             listeners = await self._server.listen()
         except BaseException:
@@ -245,25 +244,27 @@ class Node:
             self.broker.log.submit(self._log_exchange.declaration)
             self._log_exchange.start(self.broker)
 
-    def _enable_plugins(self) -> None:
-        """Enable the configured plug-ins that bring something to all nodes, on all of them.
+    async def _enable_plugins(self) -> None:
+        """Enable the configured plug-ins that bring something to all nodes, on all of them, before definitions need it.
 
-        A name without a plug-in stays without effect: the file may be shared with RabbitMQ.
+        A name without a plug-in has no effect: the file may be shared with RabbitMQ.
         """
-        for name in self.config.enabled_plugins or ():
-            if name in PLUGINS and name not in EXCHANGES:
-                continue
-            try:
-                command = enabling(name)
-            except Exception:
-                self._logger.error(f"Plugin '{escape(name)}' cannot be loaded", exc_info=True)
-                continue
-            if command is not None:
-                self.broker.log.submit(command, partial(self._tell_enabled, command))
+        names = [
+            name for name in self.config.enabled_plugins or () if name in EXCHANGES or name not in PLUGINS
+        ]
+        if not names:
+            return
+        from node.admin.admin import Admin, AdminError
+        from node.admin.definitions import AT_BOOT
+        from node.admin.plugins import enable_plugin
 
-    def _tell_enabled(self, command: EnablePlugin, result: bool | Refused) -> None:
-        if isinstance(result, Refused):
-            self._logger.error(f"Plugin '{escape(command.name)}' stays as it was: {escape(result.text)}")
+        admin = Admin(self.broker, self.config, self._logger, AT_BOOT)
+        for name in names:
+            try:
+                await enable_plugin(admin, name)
+            except AdminError as error:
+                if error.kind != "not_found":
+                    self._logger.error(f"Plugin '{escape(name)}' is not enabled: {escape(error.text)}")
 
     def _load(self, persistence: Persistence) -> bool:
         gc.disable()  # the collector would look through the growing catalogue again and again

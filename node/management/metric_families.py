@@ -432,6 +432,7 @@ UNREADABLE_MESSAGES: Final = Metric(
     COUNTER,
     "Messages lost: the disk could not read them, and no mirror had them",
 )
+PLUGIN_FAILURES: Final = Metric("plugin_failures_total", COUNTER, "Exceptions of plug-ins, by plug-in")
 DAMAGED_FILES: Final = Metric(
     "store_damaged_files", GAUGE, "Files with messages that are known to be damaged"
 )

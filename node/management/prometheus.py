@@ -362,6 +362,10 @@ class Scrape:
         out, storage = self._out, self._broker.storage
         scrubbing = storage.scrubbing
         out.add(families.UNREADABLE_MESSAGES, OWN, self._broker.counters.messages_unreadable)
+        if failures := self._broker.exchange_types.failures:
+            lines = out.begin(families.PLUGIN_FAILURES, OWN)
+            for plugin, count in sorted(failures.items()):
+                lines.append(f"{OWN}{families.PLUGIN_FAILURES.name}{labelled({'plugin': plugin})} {count}")
         out.add(families.DAMAGED_FILES, OWN, len(storage.damaged_files()))
         out.add(families.SCRUBBED_BYTES, OWN, scrubbing.checked_bytes)
         out.add(families.SCRUB_ROUNDS, OWN, scrubbing.rounds)

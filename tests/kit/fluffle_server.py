@@ -22,6 +22,7 @@ from node.catalogue.records import ApplyTo, UserLimits
 from node.cli.start import DiskFiles
 from node.client.alarms import Resource
 from node.config.load import StartOptions, load_config
+from node.io.plugin_packages import enabling
 
 if TYPE_CHECKING:
     from node.app import Node
@@ -157,6 +158,12 @@ class FluffleAdmin:
 
     def delete_vhost(self, name: str) -> None:
         self._delete(commands.DeleteVhost(name))
+
+    def enable_plugin(self, name: str) -> None:
+        """Enable an installed plug-in on all nodes, as `fluffle plugins enable` does."""
+        command = enabling(name)
+        assert command is not None, name
+        self._submit(command)
 
     def set_tracing(self, vhost: str, is_on: bool) -> None:
         self._submit(commands.PutVhost(vhost, metadata={"tracing": is_on}))

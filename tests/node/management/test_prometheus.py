@@ -269,3 +269,10 @@ def test_the_loop_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asyncio.run(look())
     assert looks > 1000
+
+
+def test_faults_of_plugins_are_counted_once_there_are_some() -> None:
+    site = MonitorSite()
+    assert "fluffle_plugin_failures_total" not in {name for name, _ in scrape(site, SUMS)}
+    site.world.broker.exchange_types.failures["mine"] = 3
+    assert value(scrape(site, SUMS), "fluffle_plugin_failures_total", plugin="mine") == 3
