@@ -1,6 +1,7 @@
 """The live side of a vhost on this node: its router, and the queues within reach."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from node.catalogue.records import Binding
@@ -37,8 +38,9 @@ class LiveVhost:
     def __init__(self, name: str, tracer: Tracer | None, exchange_types: ExchangeTypes | None = None) -> None:
         self.name = name
         self.tracer = tracer
-        self.router = Router(exchange_types, lambda queue: self.queues[queue].is_local)
         self.queues: dict[str, LiveQueue] = {}
+        # By the dict and not by this object, which would be in a circle with its router.
+        self.router = Router(exchange_types, partial(_is_local, self.queues))
         self.exchange_counters: dict[str, ExchangeCounters] = {}
         self.ended = ChannelCounters()
         self.recv_oct = self.send_oct = 0
@@ -65,6 +67,10 @@ class LiveVhost:
             or binding.destination in self.queues
             or self.router.keeps_all(binding.source)
         )
+
+
+def _is_local(queues: Mapping[str, LiveQueue], queue: str) -> bool:
+    return queues[queue].is_local
 
 
 def routed(ended: ExchangeCounters, vhosts: Iterable[LiveVhost]) -> int:

@@ -98,13 +98,15 @@ class Router:
         return self._plugged(record) if built_in is None else built_in()
 
     def _plugged(self, record: Exchange) -> GuardedIndex:
-        def is_within_reach(queue: str) -> bool:
-            return queue in self._queues
+        queues, is_local_queue = (
+            self._queues,
+            self._is_local,
+        )  # not this object: the index would be in a circle with it
 
         def is_local(queue: str) -> bool:
-            return queue in self._queues and self._is_local(queue)
+            return queue in queues and is_local_queue(queue)
 
-        index = self._types.index(record, is_within_reach, is_local)
+        index = self._types.index(record, queues.__contains__, is_local)
         if index.varies:
             self._varying.add(record.name)
         return index

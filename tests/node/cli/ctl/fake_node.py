@@ -1,6 +1,7 @@
 """A node that answers `fluffle ctl` what it was told to."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 NODE = "n1@h"
@@ -26,3 +27,14 @@ class FakeNode:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return an environment whose registry lists a node that was killed.
+
+    With an empty registry the command line would ask nodes that run on this machine outside of the tests.
+    """
+    registry = tmp_path / "fluffle"
+    registry.mkdir(mode=0o700, exist_ok=True)
+    (registry / "killed@h~0").write_text(f"{tmp_path}/killed\n")
+    return {"XDG_RUNTIME_DIR": str(tmp_path)}

@@ -11,7 +11,7 @@ from node.cli.ctl.main import main
 from node.cli.ctl.tools import TOOLS
 from node.io import control
 from node.io.plugin_packages import PackagedPlugin
-from tests.node.cli.ctl.fake_node import NODE, FakeNode
+from tests.node.cli.ctl.fake_node import NODE, FakeNode, environment
 
 Plugins = Callable[..., tuple[int, str, str]]
 
@@ -30,7 +30,7 @@ def plugins(fake: FakeNode, tmp_path: Path, file: Path, capsys: "pytest.CaptureF
     (tmp_path / "n1").mkdir()
 
     def call(*words: str) -> tuple[int, str, str]:
-        environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+        environ = environment(tmp_path)
         data = ["-n", NODE, "--data", str(tmp_path / "n1")]
         code = main([*data, *words], environ, tool=TOOLS["plugins"], ask=fake)
         captured = capsys.readouterr()
