@@ -1,4 +1,4 @@
-"""What other nodes would have to bear after the loss of a node: memory of copies that are made anew, connections."""
+"""Shortages of the other nodes after the loss of one: memory for copies that are made anew, and connections."""
 
 from dataclasses import replace
 
