@@ -59,7 +59,7 @@ def rows(setup: Setup, hook: Hook | None = None) -> Iterator[Row]:
 
 
 class _Own(NamedTuple):
-    """What a node's rows are about.   queues: with their numbers.   members: the nodes that are up."""
+    """The subjects of a node's rows.   queues: with their numbers.   members: the nodes that are up."""
 
     queues: list[tuple[int, QueueState]]
     links: list[LinkState]
