@@ -7,6 +7,7 @@ Source: spark §3.1, §6.8.
 """
 
 import math
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ FRESH_MS: Final = 600_000
 MOVES_S: Final = 86_400
 """The time before the window's end in which moves by plans are looked up, in seconds."""
 
+_STATE: Final = ("publishers_on", "consumers_on", "msg_bytes")
+"""The fields of a queue's last row that the driver needs. The whole row has a histogram, too."""
 _WEIGHT: Final = 10_000
 _GREATEST: Final = 10**13
 """Greater values are reduced to this one, so that weighted sums over a week fit into 64 bits."""
@@ -71,18 +74,25 @@ def _cluster_rows(
     queue_hours = _only(hours(spark, root, "queue", since=since, until=until), snapshot.cluster)
     node_hours = _only(hours(spark, root, "node", since=since, until=until), snapshot.cluster)
     moved = _moves(spark, root, snapshot.cluster, until)
-    queues = {(row["vhost"], row["queue"]): row for row in _rows(_queue_loads(queue_hours.frame, until))}
+    by_name = {(row.vhost, row.queue): row for row in placed.queues}
+    loaded: dict[tuple[str, str], QueueRow] = {}
+    seen: dict[tuple[str, str], tuple[str, ...]] = {}
+    # Each load becomes a row at once: those of a million queues would take gigabytes as they come.
+    for load in _rows(_queue_loads(queue_hours.frame, until)):
+        name = (load["vhost"], load["queue"])
+        if name in by_name:
+            loaded[name] = _with_loads(by_name[name], load, moved.get(name, 0.0))
+            seen[name] = tuple(sys.intern(node) for node in load["seen"])
     nodes = {row["node"]: row for row in _rows(_node_loads(node_hours.frame, queue_hours.frame, until))}
     begin = min((row["first_ts"] / 1000 for row in nodes.values()), default=until)
     window = (min(max(since, begin), until), until)
     return replace(
         placed,
         window=window,
-        coverage=_coverage(placed, queues, nodes, window),
+        coverage=_coverage(placed, seen, nodes, window),
         nodes=tuple(_with_base(row, nodes.get(row.node)) for row in placed.nodes),
         queues=tuple(
-            _with_loads(row, queues.get((row.vhost, row.queue)), moved.get((row.vhost, row.queue), 0.0))
-            for row in placed.queues
+            loaded.get(name) or replace(row, moved_at=moved.get(name, 0.0)) for name, row in by_name.items()
         ),
         facts={
             **placed.facts,
@@ -179,7 +189,8 @@ def _latest(frame: "DataFrame", until: float) -> "DataFrame":
     is_master = F.col("role") == "master"
     lag = (F.col("role") == "mirror") & (F.col("last.sync_state") == "synced")
     lag &= F.col("last_ts") >= F.lit(round(until * 1000) - FRESH_MS)
-    newest = F.max_by(F.col("last"), F.when(is_master, F.struct("last_ts", "node")))
+    state = F.struct(*(F.col(f"last.{name}").alias(name) for name in _STATE))
+    newest = F.max_by(state, F.when(is_master, F.struct("last_ts", "node")))
     return frame.groupBy("vhost", "queue").agg(
         newest.alias("now"),
         F.max(F.when(lag, F.col("last.mirror_lag_ops"))).alias("lag"),
@@ -220,9 +231,7 @@ def _estimates(
     return whole.groupBy(*subject).agg(*made)
 
 
-def _with_loads(row: QueueRow, load: dict[str, Any] | None, moved_at: float) -> QueueRow:
-    if load is None:
-        return replace(row, moved_at=moved_at)
+def _with_loads(row: QueueRow, load: dict[str, Any], moved_at: float) -> QueueRow:
     now = load["now"] or {}
     clients: dict[str, int] = {}
     for side in ("publishers_on", "consumers_on"):
@@ -348,11 +357,14 @@ def _moves(spark: "SparkSession", root: Path, cluster: str, until: float) -> dic
 
 def _coverage(
     placed: ClusterRows,
-    queues: dict[tuple[str, str], dict[str, Any]],
+    seen_on: dict[tuple[str, str], tuple[str, ...]],
     nodes: dict[str, dict[str, Any]],
     window: tuple[float, float],
 ) -> float:
-    """Return the share of the time with rows of live nodes, times the share of their copies with rows."""
+    """Return the share of the time with rows of live nodes, times the share of their copies with rows.
+
+    seen_on: the nodes with rows of each queue.
+    """
     up = {row.node for row in placed.nodes if row.is_up}
     length_ms = (window[1] - window[0]) * 1000
     if not up or length_ms <= 0:
@@ -362,7 +374,7 @@ def _coverage(
     )
     copies = {(row.vhost, row.queue): up & set(row.ring) for row in placed.queues}
     wanted = sum(len(ring) for ring in copies.values())
-    seen = sum(len(ring & set(queues[queue]["seen"])) for queue, ring in copies.items() if queue in queues)
+    seen = sum(len(ring.intersection(seen_on[queue])) for queue, ring in copies.items() if queue in seen_on)
     share: float = told * (seen / wanted if wanted else 1.0)
     return math.floor(share * 10_000) / 10_000
 
