@@ -90,6 +90,8 @@ def settings(rows_hint: int, directory: Path) -> dict[str, str]:
         _PARTITIONS: str(partitions(rows_hint)),
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.files.maxPartitionBytes": "64m",
+        # A judgement compiles more classes than Spark remembers (100), and each one after it compiled them again.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
