@@ -3,7 +3,6 @@
 import argparse
 import getpass
 import json
-import re
 import secrets
 import socket
 import sys
@@ -25,10 +24,9 @@ from spark_ops.cli import carrying_out as common
 from spark_ops.cli.errors import EX_ENGINE, EX_FINDINGS, OpsError
 from spark_ops.planning.plan import Plan, PlanError, refuse_unless_valid
 from spark_ops.planning.rows import ClusterRows
+from spark_ops.planning.sizes import size_of
 
 RATE_DEFAULT: Final = "20MB"
-_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
-_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?(?:/s)?", re.IGNORECASE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,10 +65,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rate(text: str) -> float:
     """Return bytes per second of `20MB/s`, `512k`, `1GiB`. Raises: argparse.ArgumentTypeError."""
-    found = _RATE.fullmatch(text.strip())
+    found = size_of(text.strip().lower().removesuffix("/s"))
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write 20MB/s, for example")
-    return float(found[1]) * _UNITS[found[2].lower()]
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -131,6 +131,8 @@ def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> d
     if arguments.synthetic is not None:
         from spark_ops.planning.synthetic_fleet import synthetic_fleet
 
+        if settings.capacity:
+            raise OpsError("a made-up fleet has no capacities by setting")
         nodes, _, queues = arguments.synthetic.partition("x")
         if not (nodes.isdecimal() and queues.isdecimal() and 0 < int(nodes) <= 4096 and int(queues) <= 10**7):
             raise OpsError("--synthetic NODESxQUEUES, such as 1000x1000000")

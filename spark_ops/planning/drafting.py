@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from spark_ops.planning import plan as plans
 from spark_ops.planning.balance import Bounds
+from spark_ops.planning.capacities import table_of
 from spark_ops.planning.fleet import Fleet, fleet_of
 from spark_ops.planning.goals import (
     COPIES,
@@ -69,6 +70,7 @@ def inputs_of(cluster: ClusterRows, settings: Settings) -> dict[str, Any]:
         "coverage": round(cluster.coverage, 4),
         "cpu_known": cluster.facts.get("cpu_known"),
         "config_hash": settings.config_hash,
+        **({"capacity": table_of(settings.capacity)} if settings.capacity else {}),
         "seed": settings.seed,
         "tool": TOOL,
     }

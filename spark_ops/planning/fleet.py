@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from spark_ops.planning.capacities import with_capacities
 from spark_ops.planning.goals import Settings, SettingsError
 from spark_ops.planning.placement import Placement
 from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
@@ -104,12 +105,13 @@ class Fleet:
 
 
 def fleet_of(cluster: ClusterRows, settings: Settings, *, now: float) -> Fleet:
-    """Return the columns of a cluster.
+    """Return the columns of a cluster, with the capacities of the settings.
 
     now: seconds since 1970.   Raises: SettingsError if a node that settings or queues name does not exist, or the
     cluster
     is too large to plan for.
     """
+    cluster = _with_capacities(cluster, settings)
     nodes = tuple(sorted(cluster.nodes, key=lambda row: row.node))
     at = {row.node: place for place, row in enumerate(nodes)}
     if settings.node is not None and settings.node not in at:
@@ -171,6 +173,13 @@ def fleet_of(cluster: ClusterRows, settings: Settings, *, now: float) -> Fleet:
         why_not,
         rows,
     )
+
+
+def _with_capacities(cluster: ClusterRows, settings: Settings) -> ClusterRows:
+    try:
+        return with_capacities(cluster, settings.capacity)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
 
 
 def _column(values: list[float]) -> Floats:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from spark_ops.documents import content_hash
+from spark_ops.planning.capacities import Capacity, capacities_from, table_of
 
 CPU: Final = 0
 IN: Final = 1
@@ -77,6 +78,7 @@ class Settings:
     node's load move only if no others help.   group_label: nodes with the same value of that label are
     compared with each other; None: all are.   tenant_pattern: a regular expression that finds the tenant of a queue in
     `vhost/queue`, as its first group or match; None: the vhost.   goals: ids of the soft ones, in order.
+    capacity: of nodes, in place of what telemetry says.
     """
 
     mode: PlanMode = "full"
@@ -102,12 +104,13 @@ class Settings:
     tenant_pattern: str | None = None
     goals: tuple[str, ...] = GOAL_IDS
     optimize: Literal["milp"] | None = None
+    capacity: tuple[Capacity, ...] = ()
 
     @property
     def config_hash(self) -> str:
         """The hash that names these settings."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return content_hash({**named, "goals": list(self.goals)})
+        return content_hash({**named, "goals": list(self.goals), "capacity": table_of(self.capacity)})
 
     def soft_goals(self) -> tuple[SoftGoal, ...]:
         """Return the soft goals of the settings, in their order."""
@@ -159,6 +162,8 @@ def settings_from(document: Mapping[str, Any], base: Settings) -> Settings:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 raise SettingsError("goals is no list of names")
             value = tuple(value)
+        elif name == "capacity":
+            value = _capacities(value)
         elif isinstance(default, bool) != isinstance(value, bool):
             raise SettingsError(f"{name} has a value of another kind")
         elif isinstance(default, int | float) and not isinstance(value, int | float):
@@ -167,3 +172,10 @@ def settings_from(document: Mapping[str, Any], base: Settings) -> Settings:
             raise SettingsError(f"{name} has a value of another kind")
         given[name] = value
     return checked(replace(base, **given))
+
+
+def _capacities(document: object) -> tuple[Capacity, ...]:
+    try:
+        return capacities_from(document)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None

@@ -9,6 +9,7 @@ Source: spark §3.4 (Verify).
 import math
 from typing import Any, Final
 
+from spark_ops.planning.capacities import capacities_from, with_capacities
 from spark_ops.planning.rows import ClusterRows, QueueRow
 from spark_ops.reports.figures import iso
 from spark_ops.reports.moves import moves_of
@@ -28,10 +29,14 @@ def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[st
     """Return the document that compares prediction and measurement.
 
     rows: of a window after the plan was carried out.   created: ISO, UTC.
-    Raises: ValueError if the rows are from another cluster.
+    Raises: ValueError if the rows are from another cluster, or the plan's capacities are invalid.
     """
     if rows.cluster != plan.get("cluster"):
         raise ValueError(f"the plan is for the cluster {plan.get('cluster')}, not for {rows.cluster}")
+    # The prediction's shares are of the capacities that the plan was given, so the measured ones are, too.
+    given = capacities_from((plan.get("inputs") or {}).get("capacity") or {})
+    there = {node.node for node in rows.nodes}
+    rows = with_capacities(rows, [each for each in given if each.node in there])
     is_known = rows.coverage >= COVERAGE_MIN
     measured = node_loads(rows) if is_known else {}
     nodes = _nodes(plan, rows, measured)

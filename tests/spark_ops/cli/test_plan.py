@@ -197,6 +197,22 @@ def test_settings_from_a_file(run: Run, topology: Path, tmp_path: Path) -> None:
         assert str(err).count("\n") <= 2
 
 
+def test_capacities_from_a_file(run: Run, topology: Path, tmp_path: Path) -> None:
+    """The plan names them among its inputs; a mistake is one line."""
+    goals, path = tmp_path / "goals.toml", tmp_path / "plan.json"
+    goals.write_text('[capacity."a"]\ncores = 0.5\nmemory = "4GiB"\n')
+    assert run("plan", "--topology", topology, "--goals", goals, "-o", path)[0] == 0
+    assert parse(path.read_bytes()).inputs["capacity"] == {"a": {"cores": 0.5, "memory": 4 << 30}}
+    for content, text in (
+        ('[capacity."x"]\ncores = 1\n', "no node 'x'"),
+        ('[capacity."a"]\ncores = -1\n', "cores is not a number above 0"),
+    ):
+        goals.write_text(content)
+        code, _, err = run("plan", "--topology", topology, "--goals", goals)
+        assert code == 2
+        assert text in err.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_show_imports_neither_numpy_nor_spark(made: Path) -> None:
     """Showing a plan starts at once: docs/internals/spark.md, "Starting"."""
