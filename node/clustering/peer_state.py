@@ -156,11 +156,11 @@ class PeerState:
         if meter is None:
             self._remote.receive(name, frames)
             return
-        meter.windows.is_remote = True
+        meter.windows.remote_node = name
         try:
             self._remote.receive(name, frames)
         finally:
-            meter.windows.is_remote = False
+            meter.windows.remote_node = ""
 
     def relieved(self, name: str) -> None:
         """Continue to send to a node whose data stream is no longer congested."""

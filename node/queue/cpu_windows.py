@@ -44,7 +44,7 @@ class CpuWindows:
 
     is_open: a window is open; the methods but `end_turn` are called only then.
     clients_ns: time that the clients of this node took, of all queues.
-    is_remote: the present work is for a client of another node.
+    remote_node: the present work came from this other node, for one of its clients; empty: it is this node's.
     """
 
     __slots__ = (
@@ -58,11 +58,12 @@ class CpuWindows:
         "_turns_left",
         "clients_ns",
         "is_open",
-        "is_remote",
+        "remote_node",
     )
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        self.is_open = self.is_remote = False
+        self.is_open = False
+        self.remote_node = ""
         self.clients_ns = 0
         self._clock = clock
         self._turns_left = EVERY - 1

@@ -45,6 +45,10 @@ MARK_S: Final = 1.0
 MARKS_MAX: Final = 512
 """The most marks of a queue; above it every second mark is forgotten, and ages are known less exactly."""
 
+PUBLISHED_S: Final = 300.0
+"""A node counts as publishing to a queue for so long after a message from it was seen: the longest time between two
+rows of a queue. Only windows are looked at, so a shorter time would miss nodes that publish a message now and then."""
+
 CONSUMERS_SEEN: Final = 8
 """So many consumers of a queue are asked whether they are of this node."""
 
@@ -78,6 +82,8 @@ class Account:
     dead_lettered: messages that left unacknowledged while the queue had a dead-letter exchange.
     letters_lost: those of them that no queue has, by cause (`node.queue.dead_letter`); None: there are none.
     confirm_us: the times of confirms, as a histogram; None: none was timed.
+    published_s: when a message was last seen to come, by node; an empty name is this node; None: never. At most one
+        entry for each node of the cluster.
     past: `COUNTED` of former masters here.
     """
 
@@ -95,6 +101,7 @@ class Account:
         "name",
         "past",
         "pub_bytes",
+        "published_s",
         "vhost",
     )
 
@@ -112,11 +119,24 @@ class Account:
         self.letters_lost: Counter[str] | None = None
         self.confirm_us: list[int] | None = None
         self.confirm_due_s = 0.0
+        self.published_s: dict[str, float] | None = None
         self.past: tuple[int, ...] = _NONE
 
     def counts(self, counters: "QueueCounters | None" = None) -> tuple[int, ...]:
         """Return `COUNTED`, summed over all masters here.   counters: those of the present one."""
         return self.past if counters is None else tuple(map(add, self.past, _counted(counters)))
+
+    def publishers(self, now: float) -> list[str]:
+        """Return the nodes from which messages came in the last `PUBLISHED_S`, and forget the others.
+
+        An empty name is this node.
+        """
+        if self.published_s is None:
+            return []
+        self.published_s = {
+            node: at for node, at in self.published_s.items() if now - at <= PUBLISHED_S
+        } or None
+        return sorted(self.published_s or ())
 
 
 class Meter:
@@ -275,9 +295,12 @@ class MeteredQueue(Queue):
         mark = windows.enter()
         size = bytes_of(batch.contents, batch.size)
         account.pub_bytes += size
+        if account.published_s is None:
+            account.published_s = {}
+        account.published_s[windows.remote_node] = now
         refused = _enqueue(self, batch, now)
         windows.leave(account, mark)
-        windows.worked(account, size, for_client=not windows.is_remote)
+        windows.worked(account, size, for_client=not windows.remote_node)
         if batch.envelope.persistent and self.is_durable:
             windows.worked(account, size, for_client=False)
             self._meter.kept(account, len(batch.contents), size)
@@ -308,7 +331,7 @@ class MeteredQueue(Queue):
         mark = windows.enter()
         _ack(self, run)
         windows.leave(self.account, mark)
-        windows.worked(self.account, 0, for_client=not windows.is_remote)
+        windows.worked(self.account, 0, for_client=not windows.remote_node)
 
     @override
     def get(self, now: float) -> Run | None:
@@ -340,7 +363,7 @@ class MeteredQueue(Queue):
         mark = windows.enter()
         yield
         windows.leave(self.account, mark)
-        windows.worked(self.account, 0, for_client=not windows.is_remote)
+        windows.worked(self.account, 0, for_client=not windows.remote_node)
 
     # --- counted only ---
 

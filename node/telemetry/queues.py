@@ -191,6 +191,7 @@ class QueueRows:
             **_contents(queue, now),
             **_counted(account, counts),
             **_consumers(queue, self._own, self._nodes, tracked.utilisation),
+            "publishers_on": {node or self._own: 1 for node in account.publishers(now)} or None,
         }
         return self._rows.line("queue", fields, moment, interval_ms=since_ms, fixed=tracked.fixed)
 

@@ -137,8 +137,8 @@ QUEUE: Final[dict[str, FieldType]] = {
     "consumer_util": "double",  # 0 to 1: the share of time in which a consumer could take a message
     "prefetch_sum": "int64",  # null: a consumer has no limit
     "head_age_ms": "int64",  # age of the oldest ready message
-    "publishers_on": "counts",  # number of clients by node; null: unknown
-    "consumers_on": "counts",
+    "publishers_on": "counts",  # 1 for each node from which messages were seen to come in 5 min; null: unknown
+    "consumers_on": "counts",  # number of consumers by node; null: there are none
     "confirm_us": "histogram",  # counters
 }
 

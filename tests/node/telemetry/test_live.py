@@ -71,6 +71,16 @@ def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert master["cpu_us_total"] > 0
     assert sum(master["confirm_us"]) > 0
     assert master["consumers_on"] == {"n2@localhost": 1}
+    away = far.channel()
+    away.confirm_delivery()
+
+    def are_publishers_known() -> bool:
+        """Publish from both nodes: one turn of five is looked at."""
+        for each in (channel, away):
+            each.basic_publish("", "ha.q", b"x")
+        return queue("n1", "master")[-1].get("publishers_on") == {"n1@localhost": 1, "n2@localhost": 1}
+
+    wait_until(are_publishers_known, "the publishers' nodes")
     wait_until(lambda: all(queue(name, "mirror") for name in ("n2", "n3")), "rows of the mirrors")
     mirror = queue("n2", "mirror")[-1]
     assert mirror["sync_state"] == "synced"

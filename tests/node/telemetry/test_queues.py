@@ -12,7 +12,7 @@ from node.amqp.methods import BasicConsume, BasicGet, BasicQos, QueueDeclare, Qu
 from node.catalogue.commands import SetPolicy
 from node.catalogue.mirrors.views import DropMirror, TransferMaster, View, changed, created, died
 from node.catalogue.records import QueueRecord
-from node.queue.metering import Meter
+from node.queue.metering import PUBLISHED_S, Meter
 from node.queue.mirroring import ReplicaFacts
 from node.telemetry.queues import (
     BUSY_MS,
@@ -120,7 +120,45 @@ def test_a_master_has_everything(watched: Watched) -> None:
         "consumer_util": 0.5,
         "prefetch_sum": 2,
         "consumers_on": {OWN: 1},
+        "publishers_on": {OWN: 1},
     }
+
+
+def test_a_queue_tells_from_which_nodes_messages_came(watched: Watched) -> None:
+    """Each node counts once. A node is forgotten five minutes after its last message; then nothing is known."""
+    meter = watched.world.broker.meter
+    assert meter is not None
+    watched.declare("q")
+    (row,) = watched.look()
+    assert "publishers_on" not in row
+    watched.client.publish(1, "q", b"1", b"2")
+    watched.world.settle()
+    watched.world.advance(PUBLISHED_S / 2)
+    meter.windows.remote_node = "rabbit@other"
+    watched.client.publish(1, "q", b"3")
+    watched.world.settle()
+    meter.windows.remote_node = ""
+    (row,) = watched.look()
+    assert row["publishers_on"] == {OWN: 1, "rabbit@other": 1}
+    watched.world.advance(PUBLISHED_S / 2)
+    (row,) = watched.look()
+    assert row["publishers_on"] == {"rabbit@other": 1}
+    watched.world.advance(PUBLISHED_S)
+    (row,) = watched.look()
+    assert "publishers_on" not in row
+
+
+def test_outside_of_windows_no_publisher_is_noted(watched: Watched) -> None:
+    """Four turns of five do nothing for it."""
+    meter = watched.world.broker.meter
+    assert meter is not None
+    meter.windows.end_turn()
+    watched.declare("q")
+    watched.client.publish(1, "q", b"1")
+    watched.world.settle()
+    (row,) = watched.look()
+    assert row["pub_total"] == 1
+    assert "publishers_on" not in row
 
 
 def test_lost_dead_letters_are_told_by_cause(watched: Watched) -> None:
