@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from node.amqp.constants import ReplyCode
-from node.amqp.field_table import array, longstr
+from node.amqp.field_table import array, long, longstr
 from node.amqp.methods import (
     BasicReturn,
     ChannelClose,
@@ -281,3 +281,19 @@ def test_local_random_takes_queues_of_the_publishers_node() -> None:
     for _ in range(10):
         other.publish(1, "", b"m", exchange="l")
     assert counts(cluster["n2"]) == {"c": 10}
+
+
+def test_delayed_messages_part_ways_when_they_are_due() -> None:
+    """A delayed exchange that leads to one that varies looks at each of its messages."""
+    world, client = plugged()
+    declare(client, "r", "x-random", "ab")
+    declare(client, "d", "x-delayed-message", x_delayed_type="fanout")
+    client.ask(1, ExchangeBind(destination="r", source="d"))
+    properties = Properties(headers={"x-delay": long(1000)})
+    client.publish(1, "k", *[b"m"] * 40, exchange="d", properties=properties)
+    world.advance(0.9)
+    assert counts(world).keys().isdisjoint("ab")
+    world.advance(0.2)
+    found = counts(world)
+    assert found["a"] + found["b"] == 40
+    assert min(found["a"], found["b"]) > 0
