@@ -19,7 +19,7 @@ from cluster.mirror.known_queue import KnownQueue
 from cluster.mirror.metered_replica import MeteredReplica
 from cluster.mirror.mirror_controller import MirrorController, NoMirrorController
 from cluster.mirror.pacing import FLUSH_S, Pacing
-from cluster.mirror.packet_queue import PacketQueue
+from cluster.mirror.packet_queue import CountedPacketQueue, PacketQueue
 from cluster.mirror.recovered_copies import RecoveredCopies
 from cluster.mirror.replica import Replica
 from cluster.mirror.replica_facts import facts, lacks
@@ -47,7 +47,7 @@ class Mirrors:
 
     send: hands a frame for a node to the transport.   on_fault: called with a node and text after a malformed
     message.
-    flush_s, pacing: when masters here broadcast.
+    flush_s, pacing: when masters here broadcast.   count_packets: gets a node and how many packets are sent there.
     """
 
     def __init__(
@@ -57,10 +57,13 @@ class Mirrors:
         on_fault: Callable[[str, str], None] = lambda node, text: None,
         *,
         flush_s: float = FLUSH_S,
+        count_packets: Callable[[str, int], None] | None = None,
     ) -> None:
         self.broker = broker
         self.pacing = Pacing[Replica](flush_s, self.touch)
-        self._packets = PacketQueue(send)
+        self._packets = (
+            PacketQueue(send) if count_packets is None else CountedPacketQueue(send, count_packets)
+        )
         self._on_fault = on_fault
         self._incarnation = 0
         """The incarnation of this broker, from the moment when it counts as up."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import RingPacket, decode_frame
+from node.override import override
 
 FRAME_MAX_BYTES: Final = 128 * 1024
 """The most bytes of packets that share a frame, as a node works it off in one go; a single larger packet has a frame
@@ -79,6 +80,20 @@ class PacketQueue:
             return ()
         early, self._early, self._early_bytes = self._early, deque(), 0
         return [(node, packet) for _, node, packet in early]
+
+
+class CountedPacketQueue(PacketQueue):
+    """A packet queue that tells how many packets it sends.   count: gets a node and a number at each flush."""
+
+    def __init__(self, send: Callable[[str, bytes], None], count: Callable[[str, int], None]) -> None:
+        super().__init__(send)
+        self._count = count
+
+    @override
+    def flush(self) -> None:
+        for node, packets in self._outboxes.items():
+            self._count(node, len(packets))
+        super().flush()
 
 
 def _size(packet: RingPacket) -> int:

@@ -101,13 +101,20 @@ class PeerState:
         self._broker = broker
         broker.connection_counts = WatchedCounts(self._around.publisher.soon)
         broker.alarms.on_change = self._around.publisher.soon
-        self._remote = RemotePeers(broker, self._send, transport.is_congested, on_fault=self._around.fault)
+        is_counted = broker.meter is not None
+        self._remote = RemotePeers(
+            broker,
+            self._send_watched if is_counted else self._send,
+            transport.is_congested,
+            on_fault=self._around.fault,
+        )
         self._remote.is_entered = False
         self._mirrors = broker.mirrors = Mirrors(
             broker,
-            self._send_ring if broker.meter is None else self._send_counted,
+            self._send_counted if is_counted else self._send_ring,
             self._around.fault,
             flush_s=self._around.config.cluster.mirror_flush_s,
+            count_packets=self._ways.link_counts.gathered if is_counted else None,
         )
         if broker.pager is not None:
             broker.pager.copies = self._mirrors.copies
@@ -138,6 +145,16 @@ class PeerState:
     def _send_counted(self, name: str, frame: bytes) -> None:
         self._ways.link_counts.sent(name, len(frame))
         self._send_ring(name, frame)
+        self._watch(name)
+
+    def _send_watched(self, name: str, frame: bytes) -> None:
+        self._send(name, frame)
+        self._watch(name)
+
+    def _watch(self, name: str) -> None:
+        """Note since when a data stream is congested: only what is sent can congest it."""
+        if self._ways.transport.is_congested(name):
+            self._ways.link_counts.congested(name, time.monotonic())
 
     def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """Pass frames of a data stream to the remote queues and to the mirrors."""
@@ -164,6 +181,7 @@ class PeerState:
 
     def relieved(self, name: str) -> None:
         """Continue to send to a node whose data stream is no longer congested."""
+        self._ways.link_counts.relieved(name, time.monotonic())
         if self._remote is not None:
             self._remote.relieved(name)
             self.wake()
@@ -181,6 +199,7 @@ class PeerState:
         for name in self._linked - set(addresses):
             self._streams.pop(name, None)
             transport.disconnect(name)
+            self._ways.link_counts.relieved(name, time.monotonic())
             self._ways.forget_link(name)
         for name, address in addresses.items():
             transport.connect(name, address)
@@ -199,6 +218,7 @@ class PeerState:
         for name in [name for name, pair in self._streams.items() if wanted.get(name) != pair]:
             del self._streams[name]
             transport.close_data(name)
+            self._ways.link_counts.relieved(name, time.monotonic())
         for name, pair in wanted.items():
             if name not in self._streams:
                 self._streams[name] = pair

@@ -1,5 +1,6 @@
 """This module gives telemetry its view of the process (`Surroundings`). It is imported only where telemetry is on."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -61,7 +62,9 @@ class AgentSurroundings:
             name,
             counts.frames[name],
             counts.frame_bytes[name],
+            counts.packets[name],
             cluster.links.transport.pending_bytes(name),
+            counts.congested_ms(name, time.monotonic()),
             counts.connects[name],
             counts.errors.get(name),
         )

@@ -7,15 +7,17 @@ from typing import NamedTuple, Protocol
 class Link(NamedTuple):
     """The link to one other node, as this one sees it.
 
-    batches, batch_bytes: frames of mirrored queues that were sent there.   pending_bytes: not sent yet, of all
-    frames.
+    batches, batch_bytes, batch_packets: frames of mirrored queues that were sent there, and what they had.
+    pending_bytes: not acknowledged yet, of all frames.   congested_ms: for how long these were too many, in all.
     connects: how often the link has come up.   last_error: why it went down last.
     """
 
     name: str
     batches: int = 0
     batch_bytes: int = 0
+    batch_packets: int = 0
     pending_bytes: int = 0
+    congested_ms: int = 0
     connects: int = 0
     last_error: str | None = None
 

@@ -37,6 +37,7 @@ from node.catalogue.events import LeasesRenewed, MemberDown, MemberPut, MemberRe
 from node.catalogue.snapshot import everything
 from node.clustering.admission import Admission, KnownNode
 from node.clustering.life import OUTCOMES_MAX, UNKNOWN
+from node.clustering.link_counts import LinkCounts
 from node.clustering.message_disk import ALARM as MESSAGE_DISK
 from node.clustering.message_disk import MessageDisk
 from node.clustering.metadata import options as raft_options
@@ -146,7 +147,7 @@ class WorldNode(Node):
         self.has_broker = False
         self.logger = SimpleNamespace(error=lambda *what: None, warning=lambda *what: None)
         self.publisher = SimpleNamespace(soon=self._status_soon)
-        self.link_counts = SimpleNamespace(sent=lambda name, size: None)
+        self.link_counts = LinkCounts()
         self.config = SimpleNamespace(cluster=SimpleNamespace(mirror_flush_s=0.002))
         self._rate = 1.0
 

@@ -5,7 +5,7 @@ import pytest
 from cluster.gm_ring.messages import Activity, Item
 from cluster.gm_ring.wire import RingPacket, decode_frame, encode_packet
 from cluster.mirror import packet_queue
-from cluster.mirror.packet_queue import PacketQueue
+from cluster.mirror.packet_queue import CountedPacketQueue, PacketQueue
 
 
 def packet(uid: str, payload: bytes = b"") -> RingPacket:
@@ -58,3 +58,19 @@ def test_the_oldest_early_packet_goes_first(monkeypatch: pytest.MonkeyPatch) -> 
     for number in range(5):
         mail.put_by("n2", packet(f"q{number}", b"x" * 1000))
     assert [each.uid for _, each in mail.take_early()] == ["q3", "q4"]
+
+
+def test_packets_are_counted_by_node_when_they_are_sent() -> None:
+    """Each counts once, in however many frames they go."""
+    counted: list[tuple[str, int]] = []
+    sent: list[str] = []
+    mail = CountedPacketQueue(
+        lambda node, frame: sent.append(node), lambda node, count: counted.append((node, count))
+    )
+    for node in ("n2", "n3", "n2"):
+        mail.add(node, encode_packet("q", 1, 2, b"side", 3))
+    assert counted == []
+    mail.flush()
+    mail.flush()
+    assert counted == [("n2", 2), ("n3", 1)]
+    assert sent == ["n2", "n3"]

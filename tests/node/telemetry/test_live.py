@@ -92,6 +92,9 @@ def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
         return [row for row in rows_of(tmp_path, "n1", "link") if row.get("rtt_us") and row["batches_total"]]
 
     wait_until(lambda: len({row["to_node"] for row in links()}) >= 1, "links")
+    link = links()[-1]
+    assert link["batch_msgs_total"] >= link["batches_total"]
+    assert link["backpressure_ms_total"] == 0
     wait_until(lambda: any("skew_ms" in row for row in rows_of(tmp_path, "n1", "node")), "the clocks")
     skewed = [row for row in rows_of(tmp_path, "n1", "node") if "skew_ms" in row]
     assert abs(skewed[-1]["skew_ms"]) <= skewed[-1]["skew_err_ms"] + 50
