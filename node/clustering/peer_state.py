@@ -8,7 +8,7 @@ Source: amqp-behaviour §9.7.
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
 from cluster.membership.membership import Membership
@@ -72,12 +72,18 @@ class Around(Protocol):
 
 
 class PeerState:
-    """The connections of one node's broker to other brokers; none while no broker runs."""
+    """The connections of one node's broker to other brokers; none while no broker runs.
 
-    def __init__(self, known: Known, ways: Ways, around: Around) -> None:
+    now: the broker's clock, in seconds, monotonic.
+    """
+
+    def __init__(
+        self, known: Known, ways: Ways, around: Around, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._known = known
         self._ways = ways
         self._around = around
+        self._now = now
         self._broker: Broker | None = None
         self._remote: RemotePeers | None = None
         self._mirrors: Mirrors | None = None
@@ -154,13 +160,13 @@ class PeerState:
     def _watch(self, name: str) -> None:
         """Note since when a data stream is congested: only what is sent can congest it."""
         if self._ways.transport.is_congested(name):
-            self._ways.link_counts.congested(name, time.monotonic())
+            self._ways.link_counts.congested(name, self._now())
 
     def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """Pass frames of a data stream to the remote queues and to the mirrors."""
         if self._broker is not None:
             # Times to live and delays begin now, and the last turn may be long ago.
-            self._broker.now = time.monotonic()
+            self._broker.now = self._now()
         if self._remote is not None and (found := _of(Topic.REMOTE, frames)):
             self._receive_remote(name, found)
         if self._mirrors is not None and (found := _of(Topic.RING, frames)):
@@ -181,7 +187,7 @@ class PeerState:
 
     def relieved(self, name: str) -> None:
         """Continue to send to a node whose data stream is no longer congested."""
-        self._ways.link_counts.relieved(name, time.monotonic())
+        self._ways.link_counts.relieved(name, self._now())
         if self._remote is not None:
             self._remote.relieved(name)
             self.wake()
@@ -199,7 +205,7 @@ class PeerState:
         for name in self._linked - set(addresses):
             self._streams.pop(name, None)
             transport.disconnect(name)
-            self._ways.link_counts.relieved(name, time.monotonic())
+            self._ways.link_counts.relieved(name, self._now())
             self._ways.forget_link(name)
         for name, address in addresses.items():
             transport.connect(name, address)
@@ -218,7 +224,7 @@ class PeerState:
         for name in [name for name, pair in self._streams.items() if wanted.get(name) != pair]:
             del self._streams[name]
             transport.close_data(name)
-            self._ways.link_counts.relieved(name, time.monotonic())
+            self._ways.link_counts.relieved(name, self._now())
         for name, pair in wanted.items():
             if name not in self._streams:
                 self._streams[name] = pair

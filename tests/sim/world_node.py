@@ -209,7 +209,7 @@ class WorldNode(Node):
         self._has_majority = False
         self.membership = Membership(self.name, MEMBERSHIP)
         self.transport = Ways(self)
-        self.peer_state = PeerState(cast(Any, self), cast(Any, self), cast(Any, self))
+        self.peer_state = PeerState(cast(Any, self), cast(Any, self), cast(Any, self), now=lambda: self.now)
         self.message_disk = MessageDisk(cast(Any, self.logger))
         self.links = set[str]()
         self.raft_disk_state.apply(self.raft_disk)
@@ -581,7 +581,6 @@ class WorldNode(Node):
     def data(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """Hand frames of another node to the broker, if there is one."""
         if self.has_broker:
-            self.broker.now = self.now
             self.peer_state.receive(name, frames)
             self.busy()
 

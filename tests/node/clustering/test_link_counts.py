@@ -17,7 +17,7 @@ def test_what_was_sent_is_counted_by_node() -> None:
 
 
 def test_a_congestion_counts_from_its_first_frame_until_relief() -> None:
-    """A congestion counts while it lasts. Frames sent meanwhile begin no other one; relief without one changes nothing."""
+    """A congestion counts while it lasts. Frames sent meanwhile begin no other; relief without one changes nothing."""
     counts = LinkCounts()
     counts.relieved("a", 5.0)
     assert counts.congested_ms("a", 10.0) == 0
