@@ -186,8 +186,9 @@ def test_a_ring_of_1000_exchanges(node: NodeProcess, siege: Begin) -> None:
 
 def test_a_fanout_to_1000_queues(node: NodeProcess, siege: Begin) -> None:
     """300 messages that share nothing, each in 1,000 queues: 300,000 entries at 320 bytes. Twice: it comes back."""
-    # One round takes 75 MiB. How much of it stays with the C library varies: 41 to 49 were seen.
-    with siege(peak_mib=300_000 * 320 // 2**20 + 16, kept_mib=60):
+    # One round takes 75 MiB. How much of it stays with the C library varies: 33 to 62 were seen. A leak shows in the
+    # peak, which two rounds that kept theirs would double.
+    with siege(peak_mib=300_000 * 320 // 2**20 + 16, kept_mib=80):
         for _ in range(2):
             publish_to_1000_queues(node)
 

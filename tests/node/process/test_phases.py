@@ -227,7 +227,7 @@ ALWAYS: Final = words(
 
 TEXTS: Final = words(
     "apply_to component configure default_queue_type definition description exchange limit limits name node part "
-    "password pattern policy queue read reason user vhost write"
+    "password pattern plugin policy queue read reason user vhost write"
 )
 EVERYTHING: Final[dict[str, Any]] = dict.fromkeys(TEXTS, "x") | {
     "columns": [],
