@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
+from cluster.remote.publishes import WINDOW_BYTES, Publishes, frame_limit, pieces, settle_all
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.catalogue.commands import DeleteQueue, Refused
@@ -77,7 +77,7 @@ class MasterlessQueue:
             if waiter is not None:
                 waiter.accept() if self._is_closed else waiter.fail()
             return ()
-        for piece, waiting in pieces(batch, waiter):
+        for piece, waiting in pieces(batch, waiter, frame_limit(self.record.name, self.settings)):
             self._publishes.add(piece, waiting, is_kept=True, is_sent=False)
         self._arm()
         return ()

@@ -62,6 +62,7 @@ class OutgoingFrames:
         "_settle",
         "is_closed",
         "is_used",
+        "limit",
     )
 
     def __init__(
@@ -85,6 +86,8 @@ class OutgoingFrames:
         self._settle: Settle | None = None
         self._kind = Settle.ACK
         self._accepted: Accepted | None = None
+        self.limit = FRAME_MAX_BYTES
+        """The most bytes of contents in a frame."""
         self.is_used = False
         """True if there ever was a frame."""
         self.is_closed = False
@@ -94,7 +97,7 @@ class OutgoingFrames:
         """Add an operation, which the caller fills in.   size: of the run in it."""
         self._settle = self._accepted = None
         self._bytes += size + _OPERATION_BYTES
-        if not self._frames or self._bytes > FRAME_MAX_BYTES:
+        if not self._frames or self._bytes > self.limit:
             self._begin_frame()
             self._bytes = size + _OPERATION_BYTES
         return self._frames[-1].operations.add()

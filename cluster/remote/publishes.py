@@ -7,7 +7,9 @@ Source: reliability §4.4 (the resend buffer).
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from cluster.remote.frames import cut, encode_run
+from cluster.remote.frames import FRAME_MAX_BYTES, RULED_MAX_BYTES, cut, encode_run
+from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.policy import QueueSettings
 from node.queue.live_queue import Unanswered
 from node.queue.pending_publish import PublishWaiter
 from node.queue.run import Batch
@@ -69,9 +71,22 @@ class Publishes:
         return len(self._waiting)
 
 
-def pieces(batch: Batch, waiter: PublishWaiter | None) -> Iterator[tuple[Batch, PublishWaiter | None]]:
-    """Yield a batch in pieces that fit a frame each, each with the waiter for its answer."""
-    parts = cut(batch.contents)
+def frame_limit(queue: str, settings: QueueSettings) -> int:
+    """Return the most contents in bytes of a frame with publishes to a queue.   queue: its name."""
+    looks_at_each = (
+        settings.message_ttl is not None
+        or settings.max_length is not None
+        or settings.max_length_bytes is not None
+        or is_waiting_queue(queue)
+    )
+    return RULED_MAX_BYTES if looks_at_each else FRAME_MAX_BYTES
+
+
+def pieces(
+    batch: Batch, waiter: PublishWaiter | None, limit: int
+) -> Iterator[tuple[Batch, PublishWaiter | None]]:
+    """Yield a batch in pieces that fit a frame each, each with the waiter for its answer.   limit: as in `cut`."""
+    parts = cut(batch.contents, limit)
     if len(parts) == 1:
         yield batch, waiter
         return

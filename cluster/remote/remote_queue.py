@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import Malformed
 from cluster.remote.frames import ranges
 from cluster.remote.outgoing_frames import OutgoingFrames
-from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
+from cluster.remote.publishes import WINDOW_BYTES, Publishes, frame_limit, pieces, settle_all
 from cluster.remote.remote_pb2 import Accepted, Answer, Ask, Settle
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import encode_table
@@ -103,6 +103,7 @@ class RemoteQueue:
         self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
         )
+        self.outgoing.limit = frame_limit(self.record.name, settings)
 
     # --- publishing ---
 
@@ -115,7 +116,7 @@ class RemoteQueue:
         if self._meter is not None and self._meter.windows.is_open:
             self._meter.used_away(self.record, bytes_of(batch.contents, batch.size))
         is_kept = self.record.view is not None
-        for piece, waiting in pieces(batch, waiter):
+        for piece, waiting in pieces(batch, waiter, self.outgoing.limit):
             self._send(self._publishes.add(piece, waiting, is_kept=is_kept, is_sent=True), waiting)
         return ()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.remote.frames import FRAME_MAX_BYTES
+from cluster.remote.frames import RULED_MAX_BYTES
 from cluster.remote.remote_queue import WINDOW_BYTES, RemoteQueue
 from node.amqp.constants import ReplyCode
 from node.amqp.field_table import boolean, long, longstr
@@ -175,13 +175,13 @@ def pending_publish(count: int, heard: list[tuple[list[int], bool]]):  # type: i
 
 
 def test_long_runs_are_cut_and_answered_once(cluster: Cluster) -> None:
-    """At most 1 MiB of contents in a frame; a single bigger message goes alone."""
+    """At most 16 KiB of contents are in a frame for a queue with a limit; a single bigger message goes alone."""
     arguments = {"x-max-length": long(4), "x-overflow": longstr("reject-publish")}
     cluster.declare("n2", "short", arguments)
     queue = remote(cluster["n1"], "short")
     heard: list[tuple[list[int], bool]] = []
-    half = FRAME_MAX_BYTES // 2 - 100
-    envelope, contents = run_of_bodies(*[bytes(half)] * 5, bytes(FRAME_MAX_BYTES * 2))
+    half = RULED_MAX_BYTES // 2 - 100
+    envelope, contents = run_of_bodies(*[bytes(half)] * 5, bytes(RULED_MAX_BYTES * 2))
     before = cluster["n1"].frame_count
     queue.publish(Batch(envelope, contents, -1), pending_publish(6, heard))
     cluster["n1"].turn()
