@@ -77,7 +77,7 @@ class MasterlessQueue:
             if waiter is not None:
                 waiter.accept() if self._is_closed else waiter.fail()
             return ()
-        for piece, waiting in pieces(batch, waiter, frame_limit(self.record.name, self.settings)):
+        for piece, waiting in pieces(batch, waiter, frame_limit(self.record.name, is_plain=self.is_plain)):
             self._publishes.add(piece, waiting, is_kept=True, is_sent=False)
         self._arm()
         return ()

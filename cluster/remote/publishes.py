@@ -9,7 +9,6 @@ from typing import Final
 
 from cluster.remote.frames import FRAME_MAX_BYTES, RULED_MAX_BYTES, cut, encode_run
 from node.catalogue.delayed import is_waiting_queue
-from node.catalogue.policy import QueueSettings
 from node.queue.live_queue import Unanswered
 from node.queue.pending_publish import PublishWaiter
 from node.queue.run import Batch
@@ -71,15 +70,12 @@ class Publishes:
         return len(self._waiting)
 
 
-def frame_limit(queue: str, settings: QueueSettings) -> int:
-    """Return the most contents in bytes of a frame with publishes to a queue.   queue: its name."""
-    looks_at_each = (
-        settings.message_ttl is not None
-        or settings.max_length is not None
-        or settings.max_length_bytes is not None
-        or is_waiting_queue(queue)
-    )
-    return RULED_MAX_BYTES if looks_at_each else FRAME_MAX_BYTES
+def frame_limit(queue: str, *, is_plain: bool) -> int:
+    """Return the most contents in bytes of a frame with publishes to a queue.   queue: its name.
+
+    is_plain: as in `LiveQueue`.
+    """
+    return FRAME_MAX_BYTES if is_plain and not is_waiting_queue(queue) else RULED_MAX_BYTES
 
 
 def pieces(

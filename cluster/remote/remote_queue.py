@@ -103,7 +103,7 @@ class RemoteQueue:
         self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
         )
-        self.outgoing.limit = frame_limit(self.record.name, settings)
+        self.outgoing.limit = frame_limit(self.record.name, is_plain=self.is_plain)
 
     # --- publishing ---
 

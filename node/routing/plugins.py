@@ -8,6 +8,7 @@ else routes alike on all nodes. A number for random choices comes from `Surround
 `node.plugins` has these names for plug-ins that are packages of their own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -92,7 +93,7 @@ class ExchangeIndex(Protocol):
         """Return the destinations of a message; at most as many as there are bindings."""
 
 
-class ExchangeType:
+class ExchangeType(ABC):
     """An exchange type; a plug-in derives its own from it.
 
     name: the type in `exchange.declare`, e.g. `x-random`.   description: for operators.
@@ -112,9 +113,9 @@ class ExchangeType:
         """
         return None
 
+    @abstractmethod
     def index(self, arguments: Table, surroundings: Surroundings) -> ExchangeIndex:
         """Return the index of an exchange without bindings.   arguments: those of the exchange."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

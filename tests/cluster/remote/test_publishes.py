@@ -5,26 +5,21 @@ import pytest
 from cluster.remote.frames import FRAME_MAX_BYTES, RULED_MAX_BYTES
 from cluster.remote.publishes import frame_limit, pieces
 from node.catalogue.delayed import waiting_queue
-from node.catalogue.policy import QueueSettings
 from node.queue.run import Batch
 from tests.kit.messages import envelope
 
 
 @pytest.mark.parametrize(
-    ("queue", "settings", "limit"),
+    ("queue", "is_plain", "limit"),
     [
-        ("q", QueueSettings(), FRAME_MAX_BYTES),
-        ("q", QueueSettings(max_length=1), RULED_MAX_BYTES),
-        ("q", QueueSettings(max_length_bytes=1), RULED_MAX_BYTES),
-        ("q", QueueSettings(message_ttl=1), RULED_MAX_BYTES),
-        (waiting_queue("later"), QueueSettings(), RULED_MAX_BYTES),
+        ("q", True, FRAME_MAX_BYTES),
+        ("q", False, RULED_MAX_BYTES),
+        (waiting_queue("later"), True, RULED_MAX_BYTES),
     ],
 )
-def test_a_queue_that_looks_at_each_message_gets_small_frames(
-    queue: str, settings: QueueSettings, limit: int
-) -> None:
+def test_a_queue_that_looks_at_each_message_gets_small_frames(queue: str, is_plain: bool, limit: int) -> None:
     """A run is one piece for a queue that takes it as one, and several for others."""
-    assert frame_limit(queue, settings) == limit
+    assert frame_limit(queue, is_plain=is_plain) == limit
     contents = [bytes(1000)] * 100
     parts = [batch.contents for batch, _ in pieces(Batch(envelope(), contents, 1000), None, limit)]
     assert [content for part in parts for content in part] == contents
