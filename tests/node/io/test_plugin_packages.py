@@ -21,6 +21,9 @@ class Mine(ExchangeType):
     name = "x-mine"
     description = "mine"
 
+    def index(self, arguments, surroundings):
+        raise AssertionError("there is no exchange")
+
 PLUGIN = Plugin("mine", "1.2", "a plug-in", (Mine(),))
 """
 
