@@ -99,6 +99,21 @@ def test_a_filter_that_is_no_expression_is_told(listed: Page) -> None:
     expect(listed.locator(".problem")).to_be_hidden()
 
 
+def test_a_filter_that_was_typed_before_the_page_was_left_is_not_the_next_page_s(listed: Page) -> None:
+    """A filter waits for more letters; when its page is left meanwhile, the next page's URL stays its own."""
+    listed.evaluate(
+        """() => new Promise((resolve) => {
+            const filter = document.querySelector('[data-filter]');
+            filter.value = 'q.001';
+            filter.dispatchEvent(new Event('input'));
+            location.hash = '#/exchanges';
+            setTimeout(resolve, 250); // begun later than the filter's own delay, and not shorter: it ends later
+        })"""
+    )
+    expect(listed.locator("main h1").first).to_contain_text("Exchanges")
+    assert listed.evaluate("location.hash") == "#/exchanges"
+
+
 def test_a_page_that_is_gone_leads_to_the_first(listed: Page) -> None:
     listed.evaluate("location.hash = '#/queues?page=77'")
     expect(listed.locator("nav.pages span")).to_have_text("Page 1 of 3")

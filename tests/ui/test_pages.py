@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pika
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.kit.http_api import HttpApi
 from tests.ui import content
@@ -67,6 +67,27 @@ def test_a_wrong_password_is_told(watches: Callable[..., Watch], site: Site) -> 
     page.get_by_label("Password", exact=True).fill("no")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_contain_text("Wrong user or password")
+
+
+def test_a_page_that_is_chosen_while_the_cluster_is_asked_is_built_once(
+    watches: Callable[..., Watch], site: Site
+) -> None:
+    """A page that was built before the cluster is known would be replaced under the hands of who types into it."""
+    page = watches().open(site.nodes[0].management_url)
+    held: list[Route] = []
+    page.route("**/api/overview?*", lambda route: held.append(route))
+    log_in(page)
+    page.evaluate(
+        """() => new Promise((resolve) => {
+            window.addEventListener('hashchange', () => setTimeout(resolve));
+            location.hash = '#/queues';
+        })"""
+    )
+    expect(page.locator("main .page")).to_have_count(0)
+    for route in held:
+        route.continue_()
+    page.unroute("**/api/overview?*")
+    expect(page.locator("main h1").first).to_contain_text("Queues", timeout=LOAD_MS)
 
 
 def test_logging_out_leads_to_the_login(page: Page) -> None:

@@ -52,7 +52,7 @@ let isRefreshing = false;
 
 async function start() {
   applyTheme();
-  window.addEventListener('hashchange', navigate);
+  window.addEventListener('hashchange', follow);
   window.addEventListener('popstate', closeDialogs); // also where only the query is another one
   document.addEventListener('visibilitychange', () => !document.hidden && due !== null && due < Date.now() && tick());
   document.addEventListener('fluffle:unauthorized', () => frame && leave('Your session has ended. Log in again.'));
@@ -90,7 +90,7 @@ async function resume() {
 }
 
 async function enter() {
-  frame = buildFrame(root, { logout: () => leave('You have logged out.', true), changed: navigate, tick, secondsLeft, reschedule });
+  frame = buildFrame(root, { logout: () => leave('You have logged out.', true), changed: follow, tick, secondsLeft, reschedule });
   if (/^#?\/?(login|logout)?$/.test(window.location.hash)) window.history.replaceState(null, '', '#/');
   await tickCluster();
   await navigate();
@@ -110,8 +110,13 @@ async function leave(message, everywhere = false) {
   await enter();
 }
 
+/** Shows the page of the hash, once the first one is shown: before, the cluster is not known, and `enter` will do it. */
+function follow() {
+  if (view) navigate();
+}
+
 async function navigate() {
-  if (!frame) return;
+  if (!frame) return; // the session has ended meanwhile
   const { path, query } = parse(window.location.hash);
   if (path[0] === 'logout') {
     leave('You have logged out.', true);

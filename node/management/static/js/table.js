@@ -249,6 +249,7 @@ export class PagedList {
 
   /** Looks at the list in another way: keeps that in the URL and fetches. */
   change(listing) {
+    if (this.view.isOver) return undefined; // the URL is another page's: the filter's delay may end after this one
     this.listing = listing;
     this.selection?.clear(); // an action must not concern rows that are not shown
     const query = toQuery(listing, this.defaults, this.query);
