@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from node.io.data_directory import (
@@ -33,6 +34,8 @@ __all__ = ["DataDirectoryError", "FileDisk", "ReadOnlyDisk"]
 
 RETRY_S: Final = 1.0
 """The time that a job without room waits before the next try."""
+
+_SYNCS: Final = (Sync, SyncDir)
 
 HUNG_S: Final = 20.0
 """The time for one step after which a node that stops no longer waits for its disk."""
@@ -85,9 +88,9 @@ class FileDisk:
         self._steps_done = 0
         self._progress = 0
         self._finished_bytes = 0
-        # The state that the two threads share, guarded by `_changed`.
-        self._changed = threading.Condition()
-        self._jobs: deque[_Job] = deque()
+        # From the loop to the thread. Each flag is set before the None that wakes the thread to look at it. A
+        # `threading.Condition` would take 6 µs more for each job.
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._gives_up = False
         self._is_closing = False
         # From the thread to the loop; both ends of a deque are safe without a lock.
@@ -167,9 +170,7 @@ class FileDisk:
         job = _Job(steps, done, failed, size)
         self._submitted_jobs += 1
         self._submitted_bytes += size
-        with self._changed:
-            self._jobs.append(job)
-            self._changed.notify()
+        self._jobs.put(job)
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
         """Execute the steps at once, and return the results of reads. No job may be in progress. Raises: OSError."""
@@ -236,10 +237,9 @@ class FileDisk:
         return True
 
     def _give_up(self, *, is_closing: bool) -> None:
-        with self._changed:
-            self._gives_up = True
-            self._is_closing = is_closing
-            self._changed.notify()
+        self._gives_up = True
+        self._is_closing = is_closing
+        self._jobs.put(None)
 
     # --- answers ---
 
@@ -283,23 +283,24 @@ class FileDisk:
             self._obstacles = _Obstacles()
             if self._broken is None:
                 self._tell(self._on_resumed)
-        with self._changed:
-            while not self._jobs:
-                if self._is_closing:
-                    return None
-                self._changed.wait()
-            return self._jobs.popleft()
+        while not (self._is_closing and self._jobs.empty()):
+            job = self._jobs.get()
+            if job is not None:
+                return job
+        return None
 
     def _next_before(self, deadline: float) -> _Job | None:
         """Return the next job before the deadline (monotonic clock), while another job waits for room."""
-        with self._changed:
-            while not self._gives_up:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
-                    break
-                if self._jobs:
-                    return self._jobs.popleft()
-                self._changed.wait(left_s)
+        while not self._gives_up:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                break
+            try:
+                job = self._jobs.get(timeout=left_s)
+            except Empty:
+                break
+            if job is not None:
+                return job
         return None
 
     def _attempt(self, job: _Job) -> bool:
@@ -344,7 +345,7 @@ class FileDisk:
             counters.io_write_count += 1
             counters.io_write_bytes += result
             counters.io_write_time += seconds
-        elif isinstance(step, Sync | SyncDir):
+        elif isinstance(step, _SYNCS):
             counters.io_sync_count += 1
             counters.io_sync_time += seconds
         elif isinstance(step, Read):
