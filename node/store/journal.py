@@ -107,8 +107,8 @@ class Journal:
         """Return steps that write and sync what has gathered; none if nothing has."""
         if not self._parts:
             return []
-        parts, self._parts = _joined(self._parts), []
         count_bytes, self.gathered_bytes = self.gathered_bytes, 0
+        parts, self._parts = _joined(self._parts, count_bytes), []
         path = file_path(self._number)
         names: list[Step] = []
         is_new = self._is_new
@@ -157,8 +157,10 @@ class Journal:
         return steps
 
 
-def _joined(parts: list[bytes]) -> list[bytes]:
-    """Return the same bytes in few parts."""
+def _joined(parts: list[bytes], count_bytes: int) -> list[bytes]:
+    """Return the same bytes in few parts.   count_bytes: of all."""
+    if count_bytes <= _PART_BYTES:
+        return [b"".join(parts)]
     few: list[bytes] = []
     small: list[bytes] = []
     small_bytes = 0

@@ -178,6 +178,8 @@ class MessageStore:
         turn_ended: all references to it have been added, so that contents without any need not be written: large
             messages that are consumed at once never see the disk.
         """
+        if not self._gathered:
+            return []
         gathered, refs = self._gathered, self._gathered_refs
         self._gathered, self._gathered_refs, self._gathered_bytes = {}, {}, 0
         ids = [store_id for store_id in gathered if refs[store_id]] if turn_ended else list(gathered)
@@ -205,7 +207,7 @@ class MessageStore:
 
     def sync_steps(self) -> list[Step]:
         """Return steps that make what was written outlive a power loss; none in the transient store."""
-        if not self._is_synced:
+        if not (self._is_synced and (self._unsynced or self._unsynced_directories)):
             return []
         steps: list[Step] = [
             *map(Sync, sorted(self._unsynced)),
@@ -303,12 +305,13 @@ class MessageStore:
         dropped. What was written since the last call is spared, as references may yet be added to it.
         """
         self._had_drops = False
-        self._remove_merged_away()
-        spared = set(self._merge.sources) if self._merge is not None else set()
-        if self._current is not None:
-            spared.add(self._current)
-        self._remove(self._files.take_dead(spared, self._turn))
-        self._merge_if_due()
+        if self._files or self._merged_away:  # there are none where no message is large
+            self._remove_merged_away()
+            spared = set(self._merge.sources) if self._merge is not None else set()
+            if self._current is not None:
+                spared.add(self._current)
+            self._remove(self._files.take_dead(spared, self._turn))
+            self._merge_if_due()
         self._turn += 1
 
     def _remove(self, files: Sequence[StoreFile]) -> None:

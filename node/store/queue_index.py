@@ -408,8 +408,11 @@ class QueueIndex:
         """
         self._told &= ~_OPERATIONS
         entries = self.take_entries()
-        ranges = joined(single for part in self._removed for single in singles(part))
-        delivered, self._removed, self._delivered = self._delivered, [], []
+        removed, delivered = self._removed, self._delivered
+        if not (removed or delivered):
+            return entries, None, []
+        self._removed, self._delivered = [], []
+        ranges = joined(single for part in removed for single in singles(part))
         return entries, Remove(tuple(ranges)) if ranges else None, delivered
 
     def take_entries(self) -> list[Enqueue]:
@@ -420,6 +423,8 @@ class QueueIndex:
     def take_steps(self) -> list[Step]:
         """Return the appends to segments, joined by file; to be submitted at once."""
         self._told &= ~_STEPS
+        if not (self._outbox or self._must_make_directory):
+            return []
         outbox, self._outbox = self._outbox, {}
         steps = appends(((self.path(number), parts) for number, parts in outbox.items()), SEGMENT_HEADER)
         if self._must_make_directory:
@@ -438,6 +443,8 @@ class QueueIndex:
                 return []
             self._is_removed = True
             return [RemoveTree(self.directory)]
+        if not self._dead:
+            return []
         steps: list[Step] = []
         needed = self._releases.needed if self._releases is not None else set()
         for number in sorted(self._dead - needed):
@@ -456,7 +463,7 @@ class QueueIndex:
     @property
     def may_remove_synced(self) -> bool:
         """True if `take_removals` may remove files that were synced."""
-        return any(self.segments[number].synced_bytes for number in self._dead)
+        return bool(self._dead) and any(self.segments[number].synced_bytes for number in self._dead)
 
     def flush(self, limit_bytes: int, upto_seq: int) -> tuple[list[Step], bool]:
         """Do the work of a checkpoint: write kept messages below a number to segments, and note what was forgotten.

@@ -383,7 +383,7 @@ class Store:
                 shrunk[index.uid] = index.synced_sizes
         for uid, operation in later:
             journal.add(uid, operation)
-        return self._synced.tell_safely(shrunk) + removals
+        return self._synced.tell_safely(shrunk) + removals if shrunk else removals
 
     def _committed(self, results: list[Any]) -> None:
         """Settle the waiters of the batch, which is safe."""
