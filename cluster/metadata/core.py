@@ -131,6 +131,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._is_counting = False
         """True while this leader counts, in a tick, which members have an entry."""
         self._is_announcing = False
+        self._has_commands = False
+        """True if the next tick appends commands as the leader."""
         self._is_notice = False
         """True if the append that is being received needs no answer unless it is refused."""
         self.has_pieces_left = False
@@ -235,10 +237,11 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._is_ticking = True
         self._is_counting = self._SyncObj__raftState == _LEADER
         self.doTick(0.0)
-        self._is_ticking = self._is_counting = False
+        self._is_ticking = self._is_counting = self._has_commands = False
 
     def propose(self, command: bytes) -> None:
         """Append a command of any kind, as the leader, with the next tick."""
+        self._has_commands = True
         self._applyCommand(command, None)
 
     def hurry(self) -> None:
@@ -308,6 +311,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             if node not in self._SyncObj__raftNextIndex:
                 return
             self._check_next_index(node, message)
+        elif message["type"] == "apply_command":
+            self._has_commands = True
         try:
             self._SyncObj__onMessageReceived(node, message)
         finally:
@@ -403,7 +408,13 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return entries
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        """Apply committed entries for `APPLY_S`: each may delete fifty queues, and no client is served meanwhile."""
+        """Apply committed entries for `APPLY_S`: each may delete fifty queues, and no client is served meanwhile.
+
+        The host hears of them first, so that the other members apply them at the same time. It does not if new
+        entries are about to be appended: they and the commit index share a message.
+        """
+        if not self._has_commands and self.applied() < self._SyncObj__raftCommitIndex:
+            self._host.committed()
         ends_at, before = self._now() + APPLY_S, -1
         self._is_applying = True
         try:
@@ -502,7 +513,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
         """Apply a command. There are no pickles or code versions; the voters follow from the log alone."""
         if command[0] == REGULAR:
-            self._host.apply(self._SyncObj__raftLastApplied + 1, command[1:])
+            index = self._SyncObj__raftLastApplied + 1
+            self._host.apply(index, command[1:], is_last=index == self._SyncObj__raftCommitIndex)
 
     def _SyncObj__parseChangeClusterRequest(self, command: bytes) -> Change | None:
         return decode_change(command)

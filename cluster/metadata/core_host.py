@@ -14,8 +14,11 @@ class CoreHost(Protocol):
     def send(self, peer: str, message: CoreMessage) -> None:
         """Send a message of the core to a peer; it may get lost."""
 
-    def apply(self, index: int, command: bytes) -> None:
-        """Apply a committed entry. An exception ends the tick."""
+    def apply(self, index: int, command: bytes, *, is_last: bool) -> None:
+        """Apply a committed entry. An exception ends the tick.   is_last: it is the last committed one."""
+
+    def committed(self) -> None:
+        """Note that entries are committed that are not applied here yet."""
 
     def may_campaign(self) -> bool:
         """True if an election has a chance. Asked when the time to hear from a leader is over."""

@@ -266,8 +266,8 @@ class RaftLog:
 
     # --- applying ---
 
-    def apply(self, index: int, command: bytes) -> None:
-        """Apply a batch that is committed.
+    def apply(self, index: int, command: bytes, *, is_last: bool) -> None:
+        """Apply a batch that is committed. Its submitter hears of the last one before that: it waits for all nodes.
 
         Raises SnapshotUnreadable for a command of a newer version: without it this node's catalogue would differ from
         the others'.
@@ -282,7 +282,10 @@ class RaftLog:
             if self._sessions.is_over(self._name, self._session):
                 self._begin_session()
             return
-        self._submitters.add(batch.node)
+        if batch.node != self._name:
+            self._submitters.add(batch.node)
+        if is_last:
+            self.raft.tell_applied(index)
         answers = self._own_answers(batch.number) if is_mine else []
         results = [self._apply_one(index, text) for text in batch.commands]
         if len(answers) == len(results):
@@ -389,7 +392,7 @@ class RaftLog:
         return bool(self._unsafe) or (bool(self._answers) and self._is_visible(self._answers[0]))
 
     def take_submitters(self) -> set[str]:
-        """Return the nodes whose commands were applied since the last call."""
+        """Return the other nodes whose commands were applied since the last call."""
         submitters, self._submitters = self._submitters, set()
         return submitters
 

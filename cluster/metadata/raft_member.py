@@ -8,7 +8,7 @@ input. `wake` asks for a tick at the end of the turn of the loop, so all message
 Source: reliability §3.9, ring §3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
@@ -17,6 +17,7 @@ from cluster.metadata.debts import Debts
 from cluster.metadata.disk_watch import DiskWatch
 from cluster.metadata.elections import Elections
 from cluster.metadata.entries import COMMAND_MAX_BYTES, REGULAR, ChangeKind
+from cluster.metadata.in_flight import AppendsInFlight
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.journal_file import Image
 from cluster.metadata.notices import Notices
@@ -59,9 +60,6 @@ _ORPHAN_ELECTIONS: Final = 3
 """After so many times of the longest election without a leader that it knows for a voter, a member listens to others:
 it may have missed a change of the voters."""
 
-_IN_FLIGHT_S: Final = 0.5
-"""A follower that has not answered for so long is not waited for."""
-
 _BAD_MESSAGES_REPORTED: Final = 20
 
 
@@ -100,8 +98,7 @@ class RaftMember:
         self._report = report
         self._on_broken = on_broken
         self._links: set[str] = set()
-        self._in_flight: dict[str, tuple[int, float]] = {}
-        """By follower: the number of unanswered appends, and when the last one went out."""
+        self._in_flight = AppendsInFlight()
         self._changes = VoterChanges(_CHANGE_RETRY_HEARTBEATS * options.heartbeat_s)
         self._notices = Notices(self._say_applied)
         self._leaves = False
@@ -195,21 +192,26 @@ class RaftMember:
 
     # --- messages and links ---
 
-    def receive(self, peer: str, message: bytes) -> None:
-        """Take a Raft message. One that cannot be decoded, or that the peer may not send, is dropped and reported."""
-        if self.is_broken:
-            return
+    def receive(self, peer: str, messages: Iterable[bytes]) -> None:
+        """Take the Raft messages of one read. Those that cannot be decoded, or that the peer may not send, are dropped
+        and reported. What they add to the journal goes to the disk at once, as a follower's tick has nothing to add.
+        """
         is_due = False
-        try:
-            is_due = self._take(peer, decode(message))
-        except BadMessage as bad:
-            self._bad_messages += 1
-            if self._bad_messages <= _BAD_MESSAGES_REPORTED:
-                self._report(f"a Raft message of {peer} was dropped: {bad}")
-        except SnapshotUnreadable as unreadable:
-            self._break(f"the snapshot of {peer} cannot be read: {unreadable}")
+        for message in messages:
+            if self.is_broken:
+                return
+            try:
+                is_due = self._take(peer, decode(message)) or is_due
+            except BadMessage as bad:
+                self._bad_messages += 1
+                if self._bad_messages <= _BAD_MESSAGES_REPORTED:
+                    self._report(f"a Raft message of {peer} was dropped: {bad}")
+            except SnapshotUnreadable as unreadable:
+                self._break(f"the snapshot of {peer} cannot be read: {unreadable}")
+        if self._journal.has_gathered:
+            self._write(self._now())
         self._is_core_due = self._is_core_due or self._core.has_work()
-        if is_due or self._is_core_due or self._journal.has_gathered or self.leader != self._leader_known:
+        if is_due or self._is_core_due or self.leader != self._leader_known:
             self._wake()
 
     def link_up(self, peer: str) -> None:
@@ -221,7 +223,7 @@ class RaftMember:
         if self.has_majority and not had_majority and not self._elections.hears_leader(now):
             # An election only after the leader, if there is one, had time to be heard.
             self._core.postpone_election(now + self._options.ask_s * (1 + self._random()))
-        self._in_flight.pop(peer, None)
+        self._in_flight.forget(peer)
         if self._debts.of(peer):
             self._push(peer, encode_own(self._core.term(), Remembered(index=self._debts.of(peer))))
         self._core.relink(self._links)
@@ -234,7 +236,7 @@ class RaftMember:
         self._links.discard(peer)
         self._count_links()
         self._core.enter()
-        self._in_flight.pop(peer, None)
+        self._in_flight.forget(peer)
         self._barrier.forget(peer)
         self._appends.forget(peer)
         self._snapshots.cancel(peer)
@@ -271,18 +273,17 @@ class RaftMember:
             if self._leaves:
                 self._leave()
             self._compact()
-        self._journal.flush()
-        self._look_at_disk(now)
-        submitters = self._state.take_submitters()
-        self._notices.tell(self.applied_index, submitters, self._links, self.leader, now)
+        self._write(now)
+        self.tell_applied(self.applied_index)
         if self.leader != self._leader_known:
             self._wake()  # the next tick proposes pending commands to the new leader
         due = self._state.after(now)
         return min(due, self._next_tick(now))
 
-    def _look_at_disk(self, now: float) -> None:
-        """Step down if this leader's disk is stuck and the others' disks work."""
+    def _write(self, now: float) -> None:
+        """Write what has gathered. Step down if this leader's disk is stuck and the others' disks work."""
         journal = self._journal
+        journal.flush()
         self._own_disk.observe(now, journal.written, journal.synced, journal.last[1])
         if self.is_leader and self._own_disk.holds_up(now, self._core.others_have) and self._leave():
             self._report("the disk of the Raft journal is stuck: another node is to lead")
@@ -303,6 +304,10 @@ class RaftMember:
     def remove_voter(self, name: str, done: Done) -> None:
         """Make a member cease to vote."""
         self._change("remove", name, done)
+
+    def tell_applied(self, index: int) -> None:
+        """Tell submitters what is applied here, or will be before the node does anything else: so it is visible."""
+        self._notices.tell(index, self._state.take_submitters(), self._links, self.leader, self._now())
 
     def resign(self) -> None:
         """Step down, if this member leads."""
@@ -343,13 +348,17 @@ class RaftMember:
             self._push(peer, data)
             return
         if "serialized" not in message and not message["is_notice"]:
-            count, _ = self._in_flight.get(peer, (0, 0.0))
-            self._in_flight[peer] = (count + 1, self._now())
-        self._push_as_leader(peer, data)
+            self._in_flight.sent(peer, self._now())
+        self._appends.push(peer, data, self._journal.ruling_written, self._journal.synced)
 
-    def apply(self, index: int, command: bytes) -> None:
+    def apply(self, index: int, command: bytes, *, is_last: bool) -> None:
         """Apply a committed entry to the state."""
-        self._state.apply(index, command)
+        self._state.apply(index, command, is_last=is_last)
+
+    def committed(self) -> None:
+        """Tell the others how far this leader's log is committed, before it is applied here."""
+        if self.is_leader and self._can_announce():
+            self._core.announce()
 
     def may_campaign(self) -> bool:
         """Return True if an election has a chance; ask the other voters if their answers are not known."""
@@ -433,8 +442,7 @@ class RaftMember:
         self._owes()  # it reports when this member has caught up
 
     def _hear_follower(self, peer: str, term: int, received: Received) -> None:
-        count, sent_at = self._in_flight.get(peer, (0, 0.0))
-        self._in_flight[peer] = (max(count - 1, 0), sent_at)
+        self._in_flight.answered(peer)
         if term == self._core.term() and self._core.is_leader():
             self._core.deliver(peer, to_core(received))
             if peer in self.voters:
@@ -472,9 +480,6 @@ class RaftMember:
 
     def _push(self, peer: str, message: bytes) -> None:
         self._barrier.push(peer, message, self._journal.written, self._journal.synced)
-
-    def _push_as_leader(self, peer: str, message: bytes) -> None:
-        self._appends.push(peer, message, self._journal.ruling_written, self._journal.synced)
 
     def _count_links(self) -> None:
         self._has_majority = 2 * len(self.voters & (self._links | {self.name})) > len(self.voters)
@@ -517,12 +522,8 @@ class RaftMember:
         if self._core.is_announced():
             return False
         voters, now = self.voters, self._now()
-        idle = 1
-        for voter in voters - {self.name}:
-            count, sent_at = self._in_flight.get(voter, (0, 0.0))
-            if voter in self._links and (not count or now - sent_at > _IN_FLIGHT_S):
-                idle += 1
-        return 2 * idle > len(voters)
+        others = self._links & voters
+        return 2 * (1 + sum(not self._in_flight.is_busy(voter, now) for voter in others)) > len(voters)
 
     def _leave(self) -> bool:
         """Step down, and tell the other voters at once: this needs no promise of the disk. Returns: True if it led."""

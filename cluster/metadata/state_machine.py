@@ -23,8 +23,11 @@ class StateMachine(Protocol):
     same state.
     """
 
-    def apply(self, index: int, command: bytes) -> None:
-        """Apply a committed entry. An exception stops this member until the node restarts."""
+    def apply(self, index: int, command: bytes, *, is_last: bool) -> None:
+        """Apply a committed entry. An exception stops this member until the node restarts.
+
+        is_last: no other committed entry waits, so it may tell submitters before (`RaftMember.tell_applied`).
+        """
 
     def snapshot(self) -> Iterator[bytes]:
         """Return the state as it is now, as items; they may be made later, as they are asked for."""

@@ -126,8 +126,7 @@ class Links:
     def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
         """Pass messages of a control stream to Raft (dropped while there are no metadata) or to the membership."""
         if topic is Topic.RAFT and self._cluster.metadata is not None:
-            for message in messages:
-                self._cluster.metadata.raft.receive(name, message)
+            self._cluster.metadata.raft.receive(name, messages)
         elif topic is Topic.MEMBERSHIP:
             self._cluster.turn.membership_changed()
             now = boottime()

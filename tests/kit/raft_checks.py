@@ -31,10 +31,10 @@ class WatchedLog(RaftLog):
     on_batch: Callable[[int, Batch], None]
     applies_now = 0
 
-    def apply(self, index: int, command: bytes) -> None:
+    def apply(self, index: int, command: bytes, *, is_last: bool) -> None:
         self.applies_now = index
         self.on_apply(index, command)
-        super().apply(index, command)
+        super().apply(index, command, is_last=is_last)
 
     def _apply_one(self, index: int, text: bytes) -> object:
         self.on_text(index, text)

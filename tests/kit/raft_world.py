@@ -270,7 +270,7 @@ class World:
     def _arrive(self, sender: Process, peer: str, pair: frozenset[str], session: int, message: bytes) -> None:
         process = self.up.get(peer)
         if process is not None and self.session.get(pair) == session:
-            process.raft.receive(sender.name, message)
+            process.raft.receive(sender.name, [message])
             self._drive_disk(process)
 
     def connect_soon(self, a: str, b: str) -> None:

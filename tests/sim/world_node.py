@@ -572,7 +572,7 @@ class WorldNode(Node):
     def control(self, name: str, topic: Topic, message: bytes) -> None:
         """Hand a control message to Raft or to membership."""
         if topic is Topic.RAFT:
-            self.raft.receive(name, message)
+            self.raft.receive(name, [message])
             self._drive_raft_disk()
         else:
             self.membership_changed()

@@ -52,10 +52,10 @@ def test_entries_are_applied_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     applied = RaftLog.apply
     counts: list[int] = []
 
-    def slow(self: RaftLog, index: int, command: bytes) -> None:
+    def slow(self: RaftLog, index: int, command: bytes, *, is_last: bool) -> None:
         world.now += 0.4 * APPLY_S
         counts[-1] += 1
-        applied(self, index, command)
+        applied(self, index, command, is_last=is_last)
 
     def tick(now: float) -> float:
         counts.append(0)
@@ -131,6 +131,107 @@ def test_a_commit_takes_eight_messages() -> None:
     answers = world.submit(leader, parameter(1))
     assert world.run(0.1, lambda: bool(answers))
     assert sorted(sent) == 4 * ["append"] + 2 * ["applied"] + 2 * ["next_index"]
+
+
+def test_a_commit_of_a_follower_takes_the_proposal_besides() -> None:
+    """The submitter tells no member what it has applied itself: none waits for that."""
+    world = _group("a", "b", "c")
+    leader = next(name for name, process in world.up.items() if process.raft.is_leader)
+    follower = next(name for name in "abc" if name != leader)
+    world.run(10)
+    world.submit(follower, parameter(0))  # all tell all what they have applied, once in a while
+    world.run(1)
+    sent: list[str] = []
+    pass_on = world.checks.sent
+
+    def count(process: Process, peer: str, data: bytes) -> None:
+        sent.append(decode(data).kind)
+        pass_on(process, peer, data)
+
+    world.checks.sent = count  # type: ignore[method-assign]
+    answers = world.submit(follower, parameter(1))
+    assert world.run(0.1, lambda: bool(answers))
+    assert sorted(sent) == 4 * ["append"] + 2 * ["applied"] + 2 * ["next_index"] + ["propose"]
+
+
+def test_a_submitter_hears_of_the_last_entry_before_it_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can ask a member for the entry before it has applied it: it does nothing in between."""
+    world = _group("a", "b", "c")
+    leader = next(name for name, process in world.up.items() if process.raft.is_leader)
+    follower = next(process for process in world.up.values() if process.name != leader)
+    events: list[str] = []
+    pass_on, apply = world.checks.sent, follower.log._apply_one
+
+    def sent(process: Process, peer: str, data: bytes) -> None:
+        if process is follower and decode(data).kind == "applied" and peer == leader:
+            events.append("told")
+        pass_on(process, peer, data)
+
+    def applied(index: int, text: bytes) -> object:
+        events.append("applied")
+        return apply(index, text)
+
+    monkeypatch.setattr(world.checks, "sent", sent)
+    monkeypatch.setattr(follower.log, "_apply_one", applied)
+    answers = [world.submit(leader, parameter(number)) for number in range(2)]
+    assert world.run(0.1, lambda: all(answers))
+    assert events == ["told", "applied", "applied"], "both commands are in one entry"
+
+
+def _leader_and_events(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Process, list[str]]:
+    """Return the leader, and a list that will have the appends that it sends and the commands that it applies."""
+    leader = next(process for process in world.up.values() if process.raft.is_leader)
+    events: list[str] = []
+    pass_on, apply = world.checks.sent, leader.log.apply
+
+    def sent(process: Process, peer: str, data: bytes) -> None:
+        received = decode(data)
+        if process is leader and received.kind == "append":
+            events.append("entry" if received.body.entries else "commit")
+        pass_on(process, peer, data)
+
+    def applied(index: int, command: bytes, *, is_last: bool) -> None:
+        events.append("applied")
+        apply(index, command, is_last=is_last)
+
+    monkeypatch.setattr(world.checks, "sent", sent)
+    monkeypatch.setattr(leader.log, "apply", applied)
+    return leader, events
+
+
+def test_a_leader_tells_what_is_committed_before_it_applies_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The followers apply an entry at the same time: a command is answered when all have."""
+    world = _group("a", "b", "c")
+    leader, events = _leader_and_events(world, monkeypatch)
+    answers = world.submit(leader.name, parameter(1))
+    assert world.run(0.1, lambda: bool(answers))
+    assert events == ["entry", "entry", "commit", "commit", "applied"]
+
+
+def test_news_of_a_commit_goes_with_entries_that_are_about_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader with more commands sends one message to a follower, not two."""
+    world = _group("a", "b", "c")
+    leader, events = _leader_and_events(world, monkeypatch)
+    first = world.submit(leader.name, parameter(1))
+    assert world.run(0.1, leader.raft._core.has_work), "the entry can be committed in the next tick"
+    second = world.submit(leader.name, parameter(2))
+    assert world.run(0.1, lambda: bool(first and second))
+    assert events[:5] == ["entry", "entry", "applied", "entry", "entry"]
+
+
+def test_entries_go_to_the_disk_with_the_read_that_brings_them() -> None:
+    """A follower needs no tick for them: it has nothing to add."""
+    world = _group("a", "b", "c")
+    leader = next(process for process in world.up.values() if process.raft.is_leader)
+    follower = next(process for process in world.up.values() if process is not leader)
+    assert follower.disk is not None
+    world.run(10)  # the rest of the first second's notices
+    last = follower.raft._journal.last[1]
+    answers = world.submit(leader.name, parameter(1))
+    assert world.run(0.1, lambda: follower.raft._journal.last[1] > last)
+    assert follower.disk.jobs
+    assert not follower.is_tick_asked
+    assert world.run(0.1, lambda: bool(answers))
 
 
 def test_three_members_agree() -> None:
@@ -262,7 +363,7 @@ def test_a_member_with_one_broken_link_deposes_nobody() -> None:
 
 
 def _from(world: World, peer: str, to: str, data: bytes) -> None:
-    world.up[to].raft.receive(peer, data)
+    world.up[to].raft.receive(peer, [data])
 
 
 def test_an_observer_cannot_lead_or_vote() -> None:
