@@ -256,6 +256,13 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__sendAppendEntries()
         self._is_announcing = False
 
+    def learn_committed(self, index: int) -> None:
+        """Note, as a follower, that a majority has all safe that the leader of this term has sent up to an entry."""
+        index, log = min(index, self._journal.last[1]), self._journal
+        if index > self._SyncObj__raftCommitIndex and log[index - log[0][1]][2] == self.term():
+            self._SyncObj__raftCommitIndex = index
+            log.setRaftCommitIndex(index)
+
     def compact(self) -> None:
         """Begin a snapshot with the next tick."""
         self._SyncObj__forceLogCompaction = True

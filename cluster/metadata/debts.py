@@ -1,13 +1,13 @@
 """Remember what voters had acknowledged, so that a voter whose disk went back in time is found.
 
-A leader remembers how far the committed part of the log is that each voter has told it to have safe, also when it
-leads no more. A voter that comes back with less has an old copy of its data directory, or a disk that lost what it
+A member remembers how far the committed part of the log is that each voter has told it to have safe, whether or not it
+leads. A voter that comes back with less has an old copy of its data directory, or a disk that lost what it
 had synced. A majority was counted with it; so until its log reaches as far again it must not vote, or committed
 entries might be voted away. The voter is told when a link to it comes up. This is remembered as long as the process
 that has it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 class Debts:
@@ -24,6 +24,11 @@ class Debts:
     def heard(self, voter: str, index: int) -> None:
         """Note that a voter has all entries up to this one safe, and that they are committed."""
         self._acknowledged[voter] = max(index, self._acknowledged.get(voter, 0))
+
+    def heard_all(self, indexes: Mapping[str, int], committed: int) -> None:
+        """Note up to which entries voters have told to have all safe.   committed: the last committed entry."""
+        for voter, index in indexes.items():
+            self.heard(voter, min(index, committed))
 
     def keep(self, voters: frozenset[str]) -> None:
         """Keep only these voters: a removed one may come back with nothing."""

@@ -48,14 +48,16 @@ class DiskWatch:
         """True if a write has waited longer than a healthy disk ever takes."""
         return self.waits_s(now) >= self._patience_s
 
+    def look_at_others(self, now: float, have_others: Callable[[int], bool]) -> None:
+        """Note when the others have what this disk lacks.   have_others: as in `holds_up`."""
+        mark = self._mark
+        if mark is not None and mark.others_at_s is None and have_others(mark.index):
+            mark.others_at_s = now
+
     def holds_up(self, now: float, have_others: Callable[[int], bool]) -> bool:
         """True if another member should lead.   have_others: whether a majority without us has an entry safe."""
-        mark = self._mark
-        if mark is None:
-            return False
-        if mark.others_at_s is None and have_others(mark.index):
-            mark.others_at_s = now
-        return now >= self._due(mark)
+        self.look_at_others(now, have_others)
+        return self._mark is not None and now >= self._due(self._mark)
 
     def due(self) -> float:
         """Return when to look again at the latest."""

@@ -1,4 +1,5 @@
-"""The appends that followers have not answered yet: while a follower is busy with some, news for it may gather.
+"""The appends that followers have not answered yet: while a follower is busy with some, news for it may gather, as
+PySyncObj sends appends again that are under way (ring §3).
 
 Appends that only tell a new commit index are not among them, as they get no answer.
 """

@@ -17,11 +17,12 @@ from cluster.metadata.debts import Debts
 from cluster.metadata.disk_watch import DiskWatch
 from cluster.metadata.elections import Elections
 from cluster.metadata.entries import COMMAND_MAX_BYTES, REGULAR, ChangeKind
-from cluster.metadata.in_flight import AppendsInFlight
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.journal_file import Image
+from cluster.metadata.match_indexes import TELLING_MAX, MatchIndexes
 from cluster.metadata.notices import Notices
 from cluster.metadata.options import Options
+from cluster.metadata.outgoing import Outgoing, Send
 from cluster.metadata.raft_pb2 import AnswerVote, Applied, AskVote, Propose, Remembered, Resign
 from cluster.metadata.snapshots import Snapshots
 from cluster.metadata.state_machine import SnapshotUnreadable, StateMachine
@@ -37,11 +38,7 @@ from cluster.metadata.wire import (
     encode_own,
     to_core,
 )
-from cluster.metadata.write_barrier import WriteBarrier
 from node.store.disk import Disk
-
-Send = Callable[[str, bytes], bool]
-"""Hands a message to the link to a peer; False when there is none."""
 
 _ROUNDS_MAX: Final = 64
 """How often one tick runs the core; what is left is for the next turn."""
@@ -98,7 +95,6 @@ class RaftMember:
         self._report = report
         self._on_broken = on_broken
         self._links: set[str] = set()
-        self._in_flight = AppendsInFlight()
         self._changes = VoterChanges(_CHANGE_RETRY_HEARTBEATS * options.heartbeat_s)
         self._notices = Notices(self._say_applied)
         self._leaves = False
@@ -112,15 +108,11 @@ class RaftMember:
         self._stands = False
         """True if the core begins an election in this tick."""
         self._elections = Elections(name, options.election_min_s, options.ask_s, random)
-        self._barrier = WriteBarrier(send)
-        """Messages that leave once the journal is synced: votes and answers, which promise to remember something."""
-        self._appends = WriteBarrier(send)
-        """A leader's appends, which leave once its term is synced. They need not wait for its entries: it counts itself
-        only once these are synced."""
-        self._send_now = send
         self._own_disk = DiskWatch(options.stuck_disk_s)
         self._debts = Debts(report)
         self._journal = RaftJournal(image, disk, self._synced, self._disk_failed)
+        self._out = Outgoing(send, self._journal)
+        self._matches = MatchIndexes()
         self._snapshots = Snapshots(self._journal, disk, state, self._disk_failed, self._snapshot_ready)
         self._core = Core(name, self._journal, self._snapshots, self, now, random, options)
         self._elections.expect_leader(now())
@@ -193,9 +185,7 @@ class RaftMember:
     # --- messages and links ---
 
     def receive(self, peer: str, messages: Iterable[bytes]) -> None:
-        """Take the Raft messages of one read. Those that cannot be decoded, or that the peer may not send, are dropped
-        and reported. What they add to the journal goes to the disk at once, as a follower's tick has nothing to add.
-        """
+        """Take the Raft messages of one read, and write what they add. Impossible ones are dropped and reported."""
         is_due = False
         for message in messages:
             if self.is_broken:
@@ -223,9 +213,9 @@ class RaftMember:
         if self.has_majority and not had_majority and not self._elections.hears_leader(now):
             # An election only after the leader, if there is one, had time to be heard.
             self._core.postpone_election(now + self._options.ask_s * (1 + self._random()))
-        self._in_flight.forget(peer)
+        self._out.in_flight.forget(peer)
         if self._debts.of(peer):
-            self._push(peer, encode_own(self._core.term(), Remembered(index=self._debts.of(peer))))
+            self._out.promise(peer, encode_own(self._core.term(), Remembered(index=self._debts.of(peer))))
         self._core.relink(self._links)
         self._core.hurry()
         self._notices.tell_one(peer, self.applied_index)
@@ -236,9 +226,8 @@ class RaftMember:
         self._links.discard(peer)
         self._count_links()
         self._core.enter()
-        self._in_flight.forget(peer)
-        self._barrier.forget(peer)
-        self._appends.forget(peer)
+        self._out.forget(peer)
+        self._matches.forget(peer)
         self._snapshots.cancel(peer)
         self._core.relink(self._links)
         if self._core.leader_name() == peer:
@@ -323,7 +312,7 @@ class RaftMember:
             self._is_core_due = True
         else:
             # A proposal promises nothing, so it need not wait for the disk.
-            return self._send_now(leader, encode_own(self.term, Propose(command=command)))
+            return self._out.now(leader, encode_own(self.term, Propose(command=command)))
         return True
 
     def _change(self, kind: ChangeKind, name: str, done: Done) -> None:
@@ -344,12 +333,13 @@ class RaftMember:
         if peer not in self._links:
             return
         data = encode(self._core.term(), message)
-        if message["type"] != "append_entries":
-            self._push(peer, data)
+        if message["type"] == "append_entries":
+            is_answered = "serialized" not in message and not message["is_notice"]
+            self._out.append(peer, data, self._now() if is_answered else None)
             return
-        if "serialized" not in message and not message["is_notice"]:
-            self._in_flight.sent(peer, self._now())
-        self._appends.push(peer, data, self._journal.ruling_written, self._journal.synced)
+        self._out.promise(peer, data)
+        if message["type"] == "next_node_idx" and message["success"]:
+            self._tell_voters(message["next_node_idx"] - 1, data, besides=peer)
 
     def apply(self, index: int, command: bytes, *, is_last: bool) -> None:
         """Apply a committed entry to the state."""
@@ -372,7 +362,7 @@ class RaftMember:
             last = self._journal.last
             question = AskVote(term=term + 1, last_index=last[1], last_term=last[2])
             for peer in sorted(voters & self._links):
-                self._push(peer, encode_own(term, question))
+                self._out.promise(peer, encode_own(term, question))
         return False
 
     def reconfigured(self) -> None:
@@ -430,7 +420,7 @@ class RaftMember:
     def _hear_leader(self, peer: str, term: int, received: Received, now: float) -> None:
         if term < self._core.term():
             # PySyncObj would not answer, and the old leader would never learn that it is not the leader any more.
-            self._push(peer, encode_own(self._core.term(), AnswerVote(term=term, is_granted=False)))
+            self._out.promise(peer, encode_own(self._core.term(), AnswerVote(term=term, is_granted=False)))
             return
         if self._core.is_leader() and term == self._core.term():
             raise BadMessage(f"{peer} claims to lead in term {term}, in which this node does")
@@ -442,12 +432,29 @@ class RaftMember:
         self._owes()  # it reports when this member has caught up
 
     def _hear_follower(self, peer: str, term: int, received: Received) -> None:
-        self._in_flight.answered(peer)
+        self._out.in_flight.answered(peer)
         if term == self._core.term() and self._core.is_leader():
             self._core.deliver(peer, to_core(received))
             if peer in self.voters:
                 self._debts.heard(peer, self._core.acknowledged(peer))
+                self._own_disk.look_at_others(self._now(), self._core.others_have)
             self._is_core_due = self._is_core_due or received.body.reset or self._can_announce()
+        elif term == self._core.term() and peer in self.voters and received.body.success:
+            self._matches.note(peer, term, received.body.next_index - 1)
+            self._learn()
+
+    def _tell_voters(self, index: int, answer: bytes, besides: str) -> None:
+        """Tell the other voters, too, what this one has safe, if they may learn from it what is committed."""
+        if self.is_voter and len(self.voters) <= TELLING_MAX and index > self._journal.getRaftCommitIndex():
+            for voter in sorted(self.voters & self._links - {besides}):
+                self._out.promise(voter, answer)
+
+    def _learn(self) -> None:
+        """Note, as a follower that votes, which entries are committed, as far as the other followers have told."""
+        if self.is_voter and not self._core.is_leader():
+            own = self._journal.synced_index
+            self._core.learn_committed(self._matches.safe_index(self.term, self.voters, own))
+            self._debts.heard_all(self._matches.told_in(self.term), self._journal.getRaftCommitIndex())
 
     def _hear_resignation(self, peer: str, term: int, now: float) -> None:
         if term == self._core.term() and self._core.leader_name() == peer:
@@ -467,7 +474,7 @@ class RaftMember:
             or question.term <= self._core.term()
         )
         answer = AnswerVote(term=question.term, is_granted=is_granted)
-        self._push(peer, encode_own(self._core.term(), answer))
+        self._out.promise(peer, encode_own(self._core.term(), answer))
 
     def _hear_answer(self, peer: str, term: int, answer: AnswerVote) -> None:
         if term > self._core.term():
@@ -477,9 +484,6 @@ class RaftMember:
 
     def _owes(self) -> bool:
         return self._debts.owes(self._journal.last[1])
-
-    def _push(self, peer: str, message: bytes) -> None:
-        self._barrier.push(peer, message, self._journal.written, self._journal.synced)
 
     def _count_links(self) -> None:
         self._has_majority = 2 * len(self.voters & (self._links | {self.name})) > len(self.voters)
@@ -516,14 +520,10 @@ class RaftMember:
         self._wake_core()
 
     def _can_announce(self) -> bool:
-        """Return True if this leader has news that a majority would get at once. While members are busy with earlier
-        appends, more news gathers (ring §3: PySyncObj sends appends again that are under way).
-        """
-        if self._core.is_announced():
-            return False
+        """Return True if this leader has news that a majority would get at once. Else more news gathers meanwhile."""
         voters, now = self.voters, self._now()
-        others = self._links & voters
-        return 2 * (1 + sum(not self._in_flight.is_busy(voter, now) for voter in others)) > len(voters)
+        idle = 1 + sum(not self._out.in_flight.is_busy(voter, now) for voter in self._links & voters)
+        return 2 * idle > len(voters) and not self._core.is_announced()
 
     def _leave(self) -> bool:
         """Step down, and tell the other voters at once: this needs no promise of the disk. Returns: True if it led."""
@@ -531,7 +531,7 @@ class RaftMember:
         if not self.is_leader or self.voters == {self.name}:
             return False
         for peer in sorted(self.voters & self._links):
-            self._send_now(peer, encode_own(self._core.term(), Resign()))
+            self._out.now(peer, encode_own(self._core.term(), Resign()))
         self._core.step_down()
         self._elections.lost_leader()
         self._core.postpone_election(self._now() + 2 * self._options.election_min_s)
@@ -549,7 +549,7 @@ class RaftMember:
 
     def _say_applied(self, peer: str, notice: Applied) -> None:
         """Send a notice, which promises nothing, so it need not wait for the disk."""
-        self._send_now(peer, encode_own(self._core.term(), notice))
+        self._out.now(peer, encode_own(self._core.term(), notice))
 
     def _hear_applied(self, peer: str, notice: Applied) -> bool:
         if notice.receiver:
@@ -582,9 +582,8 @@ class RaftMember:
     # --- the disk ---
 
     def _synced(self) -> None:
-        synced = self._journal.synced
-        self._barrier.release(synced)
-        self._appends.release(synced)
+        self._out.release()
+        self._learn()
         if self._core.has_work():
             self._wake_core()
         elif self._state.synced():

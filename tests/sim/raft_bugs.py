@@ -3,6 +3,7 @@
 Source: reliability §5.2 (mutation audit), §3 (the bugs of PySyncObj that we guard against).
 """
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from cluster.metadata.core import Core, _Trimmed
 from cluster.metadata.debts import Debts
 from cluster.metadata.disk_watch import DiskWatch
 from cluster.metadata.journal import RaftJournal
+from cluster.metadata.match_indexes import MatchIndexes
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.raft_member import RaftMember
 from cluster.metadata.raft_pb2 import Batch
@@ -78,6 +80,16 @@ def _unsafe_count(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "has_work", lambda self: True)
 
 
+def _unsafe_learning(patch: pytest.MonkeyPatch) -> None:
+    """A follower that hears what the others have counts itself for what it has not synced."""
+    whole = MatchIndexes.safe_index
+
+    def safe_index(self: MatchIndexes, term: int, voters: Collection[str], own: int) -> int:
+        return whole(self, term, voters, 2**40)
+
+    patch.setattr(MatchIndexes, "safe_index", safe_index)
+
+
 def _no_order(patch: pytest.MonkeyPatch) -> None:
     """Numbers may be left out, so what comes late is lost."""
 
@@ -101,11 +113,11 @@ def _resignation_waits(patch: pytest.MonkeyPatch) -> None:
     whole = RaftMember._leave
 
     def leave(self: RaftMember) -> bool:
-        send_now, self._send_now = self._send_now, self._push  # type: ignore[assignment]
+        send_now, self._out.now = self._out.now, self._out.promise  # type: ignore[assignment]
         try:
             return whole(self)
         finally:
-            self._send_now = send_now
+            self._out.now = send_now
 
     patch.setattr(RaftMember, "_leave", leave)
 
@@ -127,6 +139,7 @@ BUGS: dict[str, Any] = {
     "no vote": _no_vote,
     "no visibility": _no_visibility,
     "unsafe count": _unsafe_count,
+    "unsafe learning": _unsafe_learning,
     "no order": _no_order,
     "stuck leader stays": _stuck_leader_stays,
     "resignation waits": _resignation_waits,

@@ -23,6 +23,10 @@ the others do not reach the leader, and an election, or two where votes are spli
 QUICK_COMMIT_S: Final = 3.5
 """Commands are applied within this time, the lease of all nodes, where only disks are wrong, from the start."""
 
+QUICK_CHANGE_S: Final = 2.5
+"""Another member leads within this time, under the same conditions: the second that a leader's disk is given, and an
+election that begins as soon as the leader steps down."""
+
 QUIET_S: Final = 20.0
 """For how long after that nothing may stand still for more than `LATER_S`, nor the leader change."""
 
@@ -53,7 +57,12 @@ class LivenessCampaign(Campaign):
         self.is_over = True
         core = self._break_for_ever()
         is_quick = not self.brutality and {*self.broken.values()} <= {"hung", "full"}
+        broken_at = world.now
         self._commit(core, QUICK_COMMIT_S if is_quick else COMMIT_S)
+        # Followers commit without a leader whose disk is stuck, but its own clients wait until another one leads.
+        within_s = broken_at + QUICK_CHANGE_S - world.now if is_quick else COMMIT_S
+        if not world.run(max(within_s, 0.0), lambda: {*self._leaders(core)} <= {*core}):
+            self._fail(f"no other member leads: {self._leaders(core)}")
         leaders = self._leaders(core)
         # A snapshot may make room on a disk that is full, which then fills once more, later.
         fills_later = "full" in self.broken.values()

@@ -23,3 +23,10 @@ def test_what_a_voter_acknowledged_is_remembered_while_it_votes() -> None:
     assert (debts.of("a"), debts.of("b")) == (5, 0)
     debts.keep(frozenset("b"))
     assert debts.of("a") == 0
+
+
+def test_what_is_not_committed_is_not_owed() -> None:
+    """An entry that no majority has may be cut off, wherever it is."""
+    debts = Debts(lambda line: None)
+    debts.heard_all({"a": 5, "b": 9}, committed=7)
+    assert (debts.of("a"), debts.of("b")) == (5, 7)
