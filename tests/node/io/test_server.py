@@ -4,7 +4,7 @@ import contextlib
 import socket
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -12,6 +12,7 @@ from node.amqp import methods
 from node.amqp.constants import PROTOCOL_HEADER
 from node.amqp.field_table import long
 from node.amqp.properties import Properties
+from node.client.base_connection import BaseConnection
 from node.config.config import AmqpOptions, NetworkOptions
 from node.config.values import NETWORK, Address
 from node.io.client_socket import ClientSocket
@@ -266,6 +267,26 @@ def test_it_is_told_for_how_long_turns_and_timers_held_the_loop(
         patched.setattr(server.broker, "turn", long_turn)
         server.call(server.broker.wake)
         server.wait_until(lambda: max(server.held, default=0.0) >= 0.03)
+
+
+def test_answers_leave_before_the_work_of_a_turn(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A confirm that the disk or a mirror allows waits for nothing that the same turn does for others."""
+    client = Connection(server)
+    channel = client.channel(1)
+    waiting: list[int] = []
+    turn = server.broker.turn
+
+    def watched(now: float) -> Collection[BaseConnection]:
+        waiting.append(len(server.broker._dirty))
+        return turn(now)
+
+    monkeypatch.setattr(server.broker, "turn", watched)
+    channel.declare("q")
+    server.wait_until(lambda: bool(waiting))
+    assert not any(waiting)
+    client.close()
 
 
 @pytest.mark.slow
