@@ -12,7 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from node.broker.broker import Broker
 from node.broker.event_exchange import EventExchange
@@ -25,23 +25,29 @@ from node.client.counters import BrokerCounters
 from node.client.observer import Observer, Observers
 from node.client.server_properties import text_properties
 from node.client.settings import BrokerSettings
+from node.config.auth import INTERNAL
 from node.config.config import AuthOptions, Config
 from node.config.file import ConfigError
-from node.config.plugins import EVENTS, EXCHANGES, PLUGINS
+from node.config.plugins import EVENTS, FOR_ALL_NODES, PLUGINS
 from node.io.log_exchange import LogExchange
 from node.io.log_observer import LogObserver
 from node.io.mirroring_events import MirroringEvents
 from node.io.persistence import Persistence
+from node.io.plugin_listeners import OpenListener, PluginListeners
 from node.io.plugin_packages import load_plugin
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
 from node.io.server import Listener, Server
+from node.io.tls import server_context
 from node.log import phrases
 from node.log.log import NODE_PROCESS, category_logger, escape
 from node.queue.live_queue import Peers
 from node.queue.metering import Meter
 from node.queue.paging import Pager
 from node.version import VERSION
+
+if TYPE_CHECKING:
+    from node.io.auth_backends import AuthBackends
 
 GC_THRESHOLDS: Final = (2_000, 5, 10_000)
 """Thresholds of Python's cycle collector: new objects, young collections, and middle collections before the next
@@ -105,6 +111,8 @@ class Node:
         self.mirroring_events = mirroring_events or MirroringEvents()
         self._cluster = cluster
         self._logger = logger or category_logger()
+        self._auth_backends: AuthBackends | None = None
+        self._plugin_listeners: PluginListeners | None = None
         self.broker: Broker
         """The broker; it exists from `start` on."""
         self.listeners: list[tuple[str, int]] = []
@@ -162,8 +170,16 @@ class Node:
                 await self._cluster.enter()  # from here on the other nodes may speak to this one
             self._publish_what_happens()
             await self._enable_plugins()
+            self._begin_auth_backends()
             await self._load_definitions()
             listeners = await self._server.listen()
+            self._plugin_listeners = PluginListeners(
+                self._server,
+                self.config.plugin_settings,
+                lambda: server_context(self.config.tls),
+                self._plugin_listeners_changed,
+            )
+            await self._plugin_listeners.accept()
         except BaseException:
             await self.stop()
             raise
@@ -175,12 +191,16 @@ class Node:
         self.guard.stop()
         if self._log_exchange is not None:
             self._log_exchange.stop()
+        if self._plugin_listeners is not None:
+            self._plugin_listeners.stop()
         if self._server is not None:
             self._tell_stopped(await self._server.stop())
             if self.broker.peers is not None:
                 self.broker.peers.close()
             if self.broker.mirrors is not None:
                 self.broker.mirrors.close_all()
+        if self._auth_backends is not None:
+            await self._auth_backends.stop()
         if self._cluster is not None:
             self._cluster.log.detach()
         try:
@@ -198,11 +218,30 @@ class Node:
         if self._server is not None:
             self._tell_stopped(self._server.suspend())
             self.listeners = []
+        if self._plugin_listeners is not None:
+            self._plugin_listeners.suspend()
 
     async def resume_listeners(self) -> None:
         """Accept clients again. Raises: OSError."""
         if self._server is not None and not self.listeners:
             self._tell_started(await self._server.listen())
+            if self._plugin_listeners is not None:
+                await self._plugin_listeners.accept()
+
+    @property
+    def plugin_listeners(self) -> list[OpenListener]:
+        """The open listeners of plug-ins' protocols."""
+        return [] if self._plugin_listeners is None else self._plugin_listeners.listeners
+
+    def _plugin_listeners_changed(self, opened: list[OpenListener], closed: list[OpenListener]) -> None:
+        for each in opened:
+            self._logger.info(
+                phrases.plugin_listener_started(each.protocol, str(each.address), tls=each.is_tls)
+            )
+        for each in closed:
+            self._logger.info(
+                phrases.plugin_listener_stopped(each.protocol, str(each.address), tls=each.is_tls)
+            )
 
     def _tell_started(self, listeners: list[Listener]) -> None:
         self.listeners = [(listener.address.host, listener.address.port) for listener in listeners]
@@ -250,21 +289,46 @@ class Node:
         A name without a plug-in has no effect: the file may be shared with RabbitMQ.
         """
         names = [
-            name for name in self.config.enabled_plugins or () if name in EXCHANGES or name not in PLUGINS
+            name for name in self.config.enabled_plugins or () if name in FOR_ALL_NODES or name not in PLUGINS
         ]
         if not names:
             return
         from node.admin.admin import Admin, AdminError
         from node.admin.definitions import AT_BOOT
-        from node.admin.plugins import enable_plugin
+        from node.admin.plugins import SettingsRefused, enable_plugin
 
         admin = Admin(self.broker, self.config, self._logger, AT_BOOT)
         for name in names:
             try:
                 await enable_plugin(admin, name)
+            except SettingsRefused as error:
+                raise ConfigError(error.problems) from None
             except AdminError as error:
                 if error.kind != "not_found":
                     self._logger.error(f"Plugin '{escape(name)}' is not enabled: {escape(error.text)}")
+
+    def _begin_auth_backends(self) -> None:
+        """Have logins and permissions asked of the configured auth backends, if there are others than the catalogue.
+
+        Raises: ConfigError if no enabled plug-in brings one of them: clients could never log in.
+        """
+        auth = self.config.auth
+        if all(step == (INTERNAL, INTERNAL) for step in auth.steps):
+            return
+        from node.io.auth_backends import AuthBackends
+
+        backends = AuthBackends(
+            self.broker,
+            auth.steps,
+            settings=self.config.plugin_settings,
+            kept_s=auth.answers_kept_s,
+            clock=time.monotonic,
+        )
+        missing = backends.missing()
+        if missing:
+            names = ", ".join(f"'{name}'" for name in missing)
+            raise ConfigError([f"auth_backends: no enabled plug-in of this node brings {names}"])
+        self._auth_backends = self.broker.authority = backends
 
     def _load(self, persistence: Persistence) -> bool:
         gc.disable()  # the collector would look through the growing catalogue again and again

@@ -17,13 +17,11 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from node.admin.logins import may
 from node.amqp.connection_state import ConnectionState
-from node.amqp.constants import FRAME_METHOD, FRAME_OVERHEAD_BYTES
 from node.amqp.errors import ProtocolError
-from node.amqp.frames import FRAME_HEADER_STRUCT, body_size, method_frame
-from node.amqp.method_codec import decode_method
+from node.amqp.frames import method_frame
 from node.amqp.methods import (
-    METHODS,
     BasicAck,
     BasicGet,
     BasicGetEmpty,
@@ -39,10 +37,14 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.access import check_vhost_access
 from node.catalogue.records import User
+from node.client.authority import BackendUser
 from node.client.channel import Channel
 from node.client.connection import Connection
 from node.client.endpoint import ClientEndpoint
+from node.client.method_stream import method_at
+from node.client.rights import Rights
 from node.client.throttle import Throttle
+from node.extension.auth_backend import VhostAccess
 from node.queue.content import decode_content, encode_content
 
 if TYPE_CHECKING:
@@ -116,12 +118,29 @@ class DirectClient:
         """Open the connection. Raises: ProtocolError (530) without a permission for the vhost."""
         assert self._connection is None, "a client is opened once"
         user = self._user if isinstance(self._user, User) else self._broker.catalogue.user(self._user)
-        check_vhost_access(self._broker.catalogue, user.name if user else str(self._user), self._vhost)
+        rights: Rights | None = None
+        if isinstance(user, BackendUser):
+            rights = await self._backend_rights(user)
+        else:
+            check_vhost_access(self._broker.catalogue, user.name if user else str(self._user), self._vhost)
         assert user is not None, "a permission goes with its user"
         self._connection = _DirectConnection(
             self._broker, user, self._vhost, self._clock(), on_output=self._on_output, on_error=self._wake
         )
+        self._connection.rights = rights
         return self
+
+    async def _backend_rights(self, user: BackendUser) -> Rights:
+        """Return the rights of a user whom a plug-in's auth backend authorises. Raises: ProtocolError (530)."""
+        assert self._broker.authority is not None, "only an authority makes such users"
+        rights = Rights(self._broker.authority, user, self._vhost, "")
+        try:
+            is_allowed = await may(self._broker, user, VhostAccess(user.name, user.tags, self._vhost))
+        except TimeoutError:
+            raise DirectTimeout("the auth backend does not answer") from None
+        if self._broker.catalogue.vhost(self._vhost) is None or not is_allowed:
+            raise rights.vhost_refusal()
+        return rights
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -225,7 +244,7 @@ class DirectClient:
     def _read_answers(self) -> None:
         """Take whole methods of the channel, with their contents, out of the output."""
         at = 0
-        while (found := _method_at(self._raw, at)) is not None:
+        while (found := method_at(self._raw, at)) is not None:
             method, content, channel, at = found
             if channel == _CHANNEL and not isinstance(method, ChannelClose):  # which is known by its error
                 self._answers.append((method, content))
@@ -299,42 +318,3 @@ class _DirectConnection(Connection):
         self.broker.forget(self)
         self._on_error = lambda: None
         self.error = None  # its traceback refers to us
-
-
-def _method_at(data: bytearray, at: int) -> tuple[Method, bytes, int, int] | None:
-    """Return a method, its content, its channel, and where the next one begins; None while it is not whole.
-
-    A broker's output is well formed, and a method's content follows it at once.
-    """
-    frame = _frame_at(data, at)
-    if frame is None:
-        return None
-    kind, channel, payload, end = frame
-    assert kind == FRAME_METHOD, kind
-    method = decode_method(payload)
-    if not METHODS[method.class_id, method.method_id].has_content:
-        return method, b"", channel, end
-    header = _frame_at(data, end)
-    if header is None:
-        return None
-    content_end = header[3]
-    left = body_size(bytes(data[end:content_end]))
-    while left:
-        body = _frame_at(data, content_end)
-        if body is None:
-            return None
-        left -= len(body[2])
-        content_end = body[3]
-    return method, bytes(data[end:content_end]), channel, content_end
-
-
-def _frame_at(data: bytearray, at: int) -> tuple[int, int, bytes, int] | None:
-    """Return kind, channel and payload of a frame, and where the next one begins; None while it is not whole."""
-    if len(data) < at + FRAME_HEADER_STRUCT.size:
-        return None
-    kind, channel, size = FRAME_HEADER_STRUCT.unpack_from(data, at)
-    end = at + size + FRAME_OVERHEAD_BYTES
-    if len(data) < end:
-        return None
-    start = at + FRAME_HEADER_STRUCT.size
-    return kind, channel, bytes(data[start : start + size]), end

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from node.admin.admin import Admin, AdminError, check_name
-from node.catalogue.access import LoginRefused, check_login
+from node.admin.logins import log_in
+from node.catalogue.access import LoginRefused
 from node.catalogue.commands import ChangePassword, DeleteUser, PutUser, SetUserLimits, SetUserTags
 from node.catalogue.limits import user_limits_from
 from node.catalogue.parameters import validate_user_limits
@@ -17,6 +18,7 @@ from node.catalogue.passwords import ALGORITHMS, SALT_BYTES, hash_password
 from node.catalogue.records import Json, User, UserLimits
 from node.definitions.reading import DefinitionsInvalid
 from node.definitions.users import UserItem, check_hash, limits_row
+from node.extension.auth_backend import Login
 from node.log import admin as log_admin
 
 NO_PASSWORD: Final = ""
@@ -125,7 +127,7 @@ async def set_user_tags(admin: Admin, user: str, tags: Sequence[str]) -> None:
 
 async def authenticate_user(admin: Admin, user: str, password: str) -> User:
     """Return the user with that name and password, from any address. Raises: AdminError, `refused`."""
-    found = check_login(admin.catalogue, user, password, is_loopback=True)
+    found = await log_in(admin.broker, Login(user, password.encode()), is_loopback=True)
     if isinstance(found, LoginRefused):
         raise AdminError("refused", found.reason)
     return found

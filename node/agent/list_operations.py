@@ -27,6 +27,7 @@ DELAYED: Final = "messages_delayed"
 """A column of exchanges that nodes must be asked for: only those with delayed messages know how many."""
 
 _PROTOCOL: Final = [0, 9, 1]
+_AMQP: Final = "AMQP 0-9-1"
 _PID: Final = re.compile(r"<(.{1,512})\.([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})>", re.DOTALL)
 
 
@@ -63,7 +64,8 @@ class ListOperations(AdminOperations):
 
         def whole(row: dict[str, Any]) -> dict[str, Any]:
             pid = _pid(row["node"], _number_in(row["id"]), 0)
-            return {**row, "pid": pid, "protocol": _PROTOCOL}
+            is_amqp = row.get("protocol", _AMQP) == _AMQP
+            return {**row, "pid": pid, "protocol": _PROTOCOL if is_amqp else row["protocol"]}
 
         return await _only(map(whole, rows), columns)
 

@@ -18,7 +18,7 @@ from node.agent.queues import records
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.records import QueueRecord
 from node.config.config import Config, LogLevel
-from node.config.plugins import EXCHANGES, with_needed
+from node.config.plugins import FOR_ALL_NODES, with_needed
 from node.io.control import EX_USAGE, ControlError
 from node.log import log
 from node.process import status
@@ -121,7 +121,9 @@ class RuntimeOperations(AdminOperations):
         """Return the plug-ins whose work the process does, even without a broker, as the HTTP listeners do."""
         config = self._agent.config
         on = {"rabbitmq_management": config.management.is_on, "rabbitmq_prometheus": config.prometheus.is_on}
-        others = [name for name in config.enabled_plugins or () if name not in on and name not in EXCHANGES]
+        others = [
+            name for name in config.enabled_plugins or () if name not in on and name not in FOR_ALL_NODES
+        ]
         running = with_needed({*others, *(name for name, is_on in on.items() if is_on)})
         node = self._agent.node
         if node is not None:

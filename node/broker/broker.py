@@ -33,6 +33,7 @@ from node.catalogue.policy import NO_POLICY, QueueSettings, queue_settings
 from node.catalogue.records import QueueRecord
 from node.catalogue.replicated_log import LocalLog, ReplicatedLog
 from node.client.alarms import Alarms
+from node.client.authority import Authority
 from node.client.counters import BrokerCounters
 from node.client.observer import Observer
 from node.client.pairs import Pairs
@@ -86,6 +87,9 @@ class Broker:
     load_plugin: returns the plug-in of a name, None if it is not installed; called when it is enabled.
     wake: called when work for the end of the turn comes up.
     """
+
+    authority: Authority | None = None
+    """The auth backends of plug-ins, set before there are clients; None: there is the catalogue alone."""
 
     def __init__(
         self,

@@ -60,11 +60,18 @@ def check_login(
 
 
 def check_open(
-    catalogue: Catalogue, user: str, vhost: str, *, vhost_connection_count: int, user_connection_count: int
+    catalogue: Catalogue,
+    user: str,
+    vhost: str,
+    *,
+    vhost_connection_count: int,
+    user_connection_count: int,
+    is_authorised_elsewhere: bool = False,
 ) -> None:
     """Refuse (530) to open the vhost for the user, by the checks 1 to 4 of §1.5 in their order.
 
     The counts are of open connections without this one.
+    is_authorised_elsewhere: an auth backend of a plug-in makes check 4 and all further ones.
     """
     if catalogue.vhost(vhost) is None:
         raise ProtocolError(ReplyCode.NOT_ALLOWED, missing_vhost(vhost))
@@ -72,13 +79,14 @@ def check_open(
     account = catalogue.user(user)
     if account is not None:
         limits.check_user_connections(account.limits, user, user_connection_count)
-    check_vhost_access(catalogue, user, vhost)
+    if not is_authorised_elsewhere:
+        check_vhost_access(catalogue, user, vhost)
 
 
 def check_vhost_access(catalogue: Catalogue, user: str, vhost: str) -> None:
     """Refuse (530) a user who has no permission row for the vhost (§1.5 check 4)."""
     if catalogue.permission(vhost, user) is None:
-        raise ProtocolError(ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost}' refused for user '{user}'")
+        raise vhost_refused(user, vhost)
 
 
 def check_resource(
@@ -88,13 +96,9 @@ def check_resource(
 
     The default exchange goes by the name `amq.default`.
     """
-    name = _DEFAULT_EXCHANGE_SHOWN if kind == "exchange" and name == DEFAULT_EXCHANGE else name
     permission = catalogue.permission(vhost, user)
-    if permission is None or not _allows(getattr(permission, operation), name):
-        raise ProtocolError(
-            ReplyCode.ACCESS_REFUSED,
-            f"access to {resource(kind, name, vhost)} refused for user '{user}'",
-        )
+    if permission is None or not _allows(getattr(permission, operation), shown_name(kind, name)):
+        raise resource_refused(user, vhost, kind, name)
 
 
 def check_topic(
@@ -118,11 +122,7 @@ def check_topic(
     pattern = permission.write if operation == "write" else permission.read
     pattern = pattern.replace("{username}", re.escape(user)).replace("{vhost}", re.escape(vhost))
     if not _allows(pattern, routing_key):
-        raise ProtocolError(
-            ReplyCode.ACCESS_REFUSED,
-            f"access to topic '{routing_key}' in {resource('exchange', exchange, vhost)} "
-            f"refused for user '{user}'",
-        )
+        raise topic_refused(user, vhost, exchange, routing_key)
 
 
 def check_user_id(user: User, user_id: str | None) -> None:
@@ -132,6 +132,29 @@ def check_user_id(user: User, user_id: str | None) -> None:
             ReplyCode.PRECONDITION_FAILED,
             f"user_id property set to '{user_id}' but authenticated user was '{user.name}'",
         )
+
+
+def shown_name(kind: ResourceKind, name: str) -> str:
+    """Return the name that permissions know: that of the default exchange is `amq.default`."""
+    return _DEFAULT_EXCHANGE_SHOWN if kind == "exchange" and name == DEFAULT_EXCHANGE else name
+
+
+def vhost_refused(user: str, vhost: str) -> ProtocolError:
+    """Return the error for a user who may not open a vhost."""
+    return ProtocolError(ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost}' refused for user '{user}'")
+
+
+def resource_refused(user: str, vhost: str, kind: ResourceKind, name: str) -> ProtocolError:
+    """Return the error for a user who may not use a queue or an exchange so."""
+    where = resource(kind, shown_name(kind, name), vhost)
+    return ProtocolError(ReplyCode.ACCESS_REFUSED, f"access to {where} refused for user '{user}'")
+
+
+def topic_refused(user: str, vhost: str, exchange: str, routing_key: str) -> ProtocolError:
+    """Return the error for a user who may not use a routing key on a topic exchange."""
+    where = resource("exchange", exchange, vhost)
+    text = f"access to topic '{routing_key}' in {where} refused for user '{user}'"
+    return ProtocolError(ReplyCode.ACCESS_REFUSED, text)
 
 
 def _allows(pattern: str, name: str) -> bool:

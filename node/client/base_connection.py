@@ -22,11 +22,14 @@ from node.catalogue.records import User
 from node.client.endpoint import ClientEndpoint
 from node.client.heartbeat import Heartbeat
 from node.client.host import ClientHost
+from node.client.rights import Rights
 from node.client.spreading import Spreading
 from node.client.throttle import Throttle
 
 if TYPE_CHECKING:
     from node.client.channel import Channel
+
+AMQP_PROTOCOL: Final = "AMQP 0-9-1"
 
 OUT_MAX_BYTES: Final = 512 * 1024
 """The most bytes of deliveries that one connection is given in a turn, which are several socket buffers full."""
@@ -43,6 +46,8 @@ class BaseConnection(ABC):
 
     number: for the log.   id: of this connection alone, for ever.
     vhost, user_name: empty before the connection is open.   auth_mechanism: of SASL.
+    protocol: as operators see it.   plugin: the plug-in that speaks it; empty: the node itself.
+    rights: of a user whom a plug-in's auth backend authorises; None: the catalogue does.
     stalled: channels with consumers that wait for room in our output.
     confirming: channels with confirms to flush.
     connected_at_ms: milliseconds since 1970.
@@ -68,10 +73,13 @@ class BaseConnection(ABC):
         self.id = connection_id
         self.state = ConnectionState.AWAIT_HEADER
         self.user = User("", "", "")
+        self.rights: Rights | None = None
         self.vhost = ""
         self.client_properties: Table = {}
         self.client_name: str | None = None
         self.auth_mechanism = ""
+        self.protocol = AMQP_PROTOCOL
+        self.plugin = ""
         self.capabilities: frozenset[str] = frozenset()
         self.channels: dict[int, Channel] = {}
         self.frame_max_bytes = 0

@@ -16,7 +16,7 @@ from node.amqp.field_table import boolean
 from node.amqp.frames import method_frame
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
-from node.catalogue.access import Operation, check_resource
+from node.catalogue.access import Operation, check_resource, check_topic
 from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
@@ -37,7 +37,7 @@ from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.client.base_connection import BaseConnection
-    from node.queue.live_queue import LiveQueue
+    from node.queue.live_queue import Asked, LiveQueue
 
 CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
 """The argument of a consumer that wants basic.cancel when its queue gets another master (§9.4)."""
@@ -99,10 +99,21 @@ class Channel:
 
     # --- for handlers ---
 
-    def check(self, kind: ResourceKind, name: str, operation: Operation) -> None:
-        """Raise ProtocolError 403 unless the user may do that (§6.7)."""
+    def check(self, kind: ResourceKind, name: str, operation: Operation) -> "Asked[None]":
+        """Raise ProtocolError 403 unless the user may do that (§6.7). It waits where a plug-in authorises the user."""
         connection = self.connection
+        if connection.rights is not None:
+            yield from connection.rights.check_resource(kind, name, operation)
+            return
         check_resource(self.broker.catalogue, connection.user_name, connection.vhost, kind, name, operation)
+
+    def check_topic(self, exchange: str, routing_key: str) -> "Asked[None]":
+        """Raise ProtocolError 403 unless the user may bind to a topic exchange with that key (§6.8), as `check`."""
+        connection, catalogue = self.connection, self.broker.catalogue
+        if connection.rights is not None:
+            yield from connection.rights.check_topic(exchange, routing_key, "read")
+            return
+        check_topic(catalogue, connection.user_name, connection.vhost, exchange, routing_key, "read")
 
     def named_queue(self, name: str) -> str:
         """The queue that a method means: an empty name is the last declared one (§3.8)."""

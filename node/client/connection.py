@@ -13,7 +13,7 @@ Source: amqp-behaviour §1, §2.
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from node.amqp.channel_state import ChannelState, Step, step
 from node.amqp.connection_state import ACCEPTED, LISTENING, ConnectionState
@@ -33,6 +33,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Traits
 from node.amqp.reader import FrameReader
+from node.client.asking import Asking
 from node.client.base_connection import BaseConnection
 from node.client.channel import Channel
 from node.client.channel_methods import ChannelMethods
@@ -40,7 +41,9 @@ from node.client.endpoint import ClientEndpoint
 from node.client.handshake import Handshake
 from node.client.host import ClientHost
 from node.client.publishing import Route, Routes, check_not_immediate
+from node.client.rights import Rights
 from node.override import override
+from node.queue.live_queue import Wait
 from node.scheduling.chores import Chore
 from node.scheduling.timers import Timer
 from node.scheduling.turn import Share, UnboundedShare
@@ -94,6 +97,7 @@ class Connection(BaseConnection):
         self._routes = Routes()
         self._channel_methods = ChannelMethods(self, reader)
         self._is_framing_lost = False  # frames can't be told apart any more
+        self._asking = Asking(reader)
         self._timer: Timer | None = None
         if broker.settings.handshake_timeout_s is not None:
             deadline = now + broker.settings.handshake_timeout_s
@@ -166,6 +170,7 @@ class Connection(BaseConnection):
     def _may_read_on(self) -> bool:
         is_stopped = self._is_output_full or self._is_framing_lost or self._share.is_over
         is_waiting = self._channel_methods.is_waiting or self.throttle.holds or self.spreading.is_on
+        is_waiting = is_waiting or self._asking.is_on
         has_ended = self.state not in LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
         return not (is_stopped or is_waiting or has_ended)
 
@@ -184,6 +189,36 @@ class Connection(BaseConnection):
         self._flush_confirms()
         self._on_change()
 
+    # --- auth backends of plug-ins ---
+
+    def ask(self, question: Wait, then: Callable[[Any], None]) -> None:
+        """Read nothing more until an auth backend has answered.   then: called with the answer; it may raise."""
+        self._asking.begin(question, partial(self._answered, self.state, then))
+
+    def _answered(self, state: ConnectionState, then: Callable[[Any], None], answer: Any) -> None:
+        was_paused = self._reader.paused
+        try:
+            if self.state is state:  # else the connection has ended meanwhile
+                then(answer)
+        except ProtocolError as error:
+            self.failed(error, 0, None)
+        if was_paused:
+            self.read_on()
+
+    def _has_to_ask(self, channel: int, method_frame: bytes) -> bool:
+        """Ask a backend whether a publish is allowed, unless the answer is known. True: it was asked."""
+        publish = self._admit(channel, method_frame[7:-1])
+        if publish is None or self.rights is None:
+            return False
+        assert isinstance(publish, BasicPublish)
+        exchange = self.broker.catalogue.exchange(self.vhost, publish.exchange)
+        is_topic = exchange is not None and exchange.type == "topic"
+        question = self.rights.unanswered(publish.exchange, publish.routing_key, is_topic=is_topic)
+        if question is None:
+            return False
+        self.ask(partial(self.rights.ask, question), lambda is_allowed: None)
+        return True
+
     # --- the handshake ---
 
     def tune(self, channel_max: int, frame_max_bytes: int, heartbeat_s: int) -> None:
@@ -192,9 +227,12 @@ class Connection(BaseConnection):
         self.frame_max_bytes = self._reader.frame_max_bytes = frame_max_bytes
         self.heartbeat.start(heartbeat_s, self.broker.now)
 
-    def opened(self, vhost: str) -> None:
-        """End the handshake: the connection is open."""
+    def opened(self, vhost: str, rights: Rights | None = None) -> None:
+        """End the handshake: the connection is open.   rights: as `BaseConnection.rights`."""
         self.vhost = vhost
+        if rights is not None:
+            self.rights = rights
+            rights.start(self.broker.timers, self.broker.now, self._routes.forget)
         self.state = ConnectionState.OPEN
         self._handshake = None
         self._stop_timer()
@@ -228,6 +266,9 @@ class Connection(BaseConnection):
             if size > broker.settings.message_max_bytes:
                 self._refuse_size(channel, method_frame, size)
             if route is None:
+                if self.rights is not None and self._has_to_ask(channel, method_frame):
+                    self._rest = channel, method_frame, traits, contents, size
+                    return
                 route = self._new_route(channel, method_frame)
                 if route is None:
                     return
@@ -504,6 +545,8 @@ class Connection(BaseConnection):
         self._reader.close()
         self._share.close()
         self._stop_timer()
+        if self.rights is not None:
+            self.rights.stop()
         self.heartbeat.stop()
         self.throttle.release()
         self._channel_methods.release()

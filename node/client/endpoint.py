@@ -34,3 +34,8 @@ class ClientEndpoint:
     certificate_user: str | None = None
     certificate_problem: str = ""
     tls: TlsFacts | None = None
+
+
+def host_of(address: str) -> str:
+    """Return the host of `IP:PORT`."""
+    return address.rpartition(":")[0]

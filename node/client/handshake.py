@@ -7,6 +7,7 @@ to clients with the capability for that.
 Source: amqp-behaviour §1.1-1.5.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from node.amqp.connection_state import ConnectionState
@@ -24,10 +25,12 @@ from node.amqp.methods import (
     ConnectionTuneOk,
     Method,
 )
-from node.catalogue.access import LoginRefused, check_login, check_open
+from node.catalogue.access import LoginRefused
 from node.catalogue.records import User
 from node.client import sasl
 from node.client.counters import AMQP
+from node.client.login import log_in, open_vhost
+from node.client.rights import Rights
 from node.client.server_properties import server_properties
 
 if TYPE_CHECKING:
@@ -114,23 +117,12 @@ class Handshake:
             self._log_in(sasl.Credentials(connection.peer.certificate_user, None))
 
     def _log_in(self, credentials: sasl.Credentials) -> None:
-        settings, catalogue = self._broker.settings, self._broker.catalogue
-        outcome: User | LoginRefused
-        if credentials.password is None:
-            account = catalogue.user(credentials.user)
-            outcome = account or LoginRefused(f"user '{credentials.user}' - invalid credentials")
-            if credentials.user in settings.loopback_users and not self._connection.peer.is_loopback:
-                outcome = LoginRefused(f"user '{credentials.user}' can only connect via localhost")
-        else:
-            outcome = check_login(
-                catalogue,
-                credentials.user,
-                credentials.password,
-                is_loopback=self._connection.peer.is_loopback,
-                loopback_users=settings.loopback_users,
-            )
+        log_in(self._connection, credentials, self._mechanism, partial(self._logged_in, credentials.user))
+
+    def _logged_in(self, claimed: str, outcome: User | LoginRefused) -> None:
+        settings = self._broker.settings
         if isinstance(outcome, LoginRefused):
-            self._refuse_login(outcome.reason, credentials.user)
+            self._refuse_login(outcome.reason, claimed)
             return
         self._broker.observer.login_tried(self._connection, outcome.name, "")
         self._broker.counters.count_login(AMQP, is_good=True)
@@ -164,16 +156,11 @@ class Handshake:
         connection.state = ConnectionState.AWAIT_OPEN
 
     def _open(self, method: ConnectionOpen) -> None:
-        broker, connection, name = self._broker, self._connection, method.virtual_host
-        check_open(
-            broker.catalogue,
-            connection.user_name,
-            name,
-            vhost_connection_count=broker.connection_count(name, None),
-            user_connection_count=broker.connection_count(None, connection.user_name),
-        )
-        connection.opened(name)
-        connection.send_method(ConnectionOpenOk())
+        open_vhost(self._connection, method.virtual_host, partial(self._opened, method.virtual_host))
+
+    def _opened(self, vhost: str, rights: Rights | None) -> None:
+        self._connection.opened(vhost, rights)
+        self._connection.send_method(ConnectionOpenOk())
 
 
 def _capabilities(client_properties: Table) -> frozenset[str]:

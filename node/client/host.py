@@ -9,6 +9,7 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, DeclareExchange, DeclareQueue, ExchangeDeclared
 from node.catalogue.replicated_log import ReplicatedLog
 from node.client.alarms import Alarms
+from node.client.authority import Authority
 from node.client.counters import BrokerCounters
 from node.client.observer import Observer
 from node.client.pairs import Pairs
@@ -41,6 +42,7 @@ class ClientHost(Protocol):
     catalogue: Catalogue
     vhosts: dict[str, LiveVhost]
     exchange_types: ExchangeTypes
+    authority: Authority | None
     storage: Storage
     observer: Observer
     meter: Meter | None

@@ -127,6 +127,11 @@ class Routes:
             self._targets.clear()
             self._version = version
 
+    def forget(self) -> None:
+        """Forget all routes and exchanges, as the rights that allowed them have to be asked for again."""
+        self._routes.clear()
+        self._targets.clear()
+
     def open(self, channel: "Channel", publish: BasicPublish, method_frame: bytes) -> Route:
         """Open a route and remember it; see `open_route`."""
         route = open_route(channel, publish, self._targets)
@@ -158,7 +163,10 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
         queue = None if is_waiting_queue(key) else channel.broker.vhosts[vhost].queues.get(key)
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
     if target.is_topic:  # 6
-        check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
+        if (rights := channel.connection.rights) is not None:
+            rights.require_topic(name, key)
+        else:
+            check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
     if target.headers_asked or target.varies:
         return Route(channel, publish, (), looks_at_each=True, headers_asked=target.headers_asked)
     return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
@@ -173,7 +181,10 @@ def check_not_immediate(publish: BasicPublish) -> None:
 def _open_target(channel: "Channel", name: str) -> Target:
     """Check that the user may publish to an exchange."""
     catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
-    check_resource(catalogue, channel.connection.user_name, vhost, "exchange", name, "write")  # 3
+    if (rights := channel.connection.rights) is not None:  # 3
+        rights.require_exchange(name)
+    else:
+        check_resource(catalogue, channel.connection.user_name, vhost, "exchange", name, "write")
     exchange = catalogue.exchange(vhost, name)
     if exchange is None:  # 4
         raise not_found("exchange", name, vhost)

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
 from cluster.times import HEARTBEAT_S, LEASE_S
+from node.config.auth import INTERNAL_ALONE, AuthStep
 from node.config.values import Address, Network
 from node.version import COMPATIBLE_VERSION
 
@@ -104,6 +105,10 @@ class AuthOptions:
     loopback_users: frozenset[str] = frozenset({"guest"})
     """Users that are refused unless they come over a loopback interface."""
     certificate_login: CertificateLogin = CertificateLogin()
+    steps: tuple[AuthStep, ...] = INTERNAL_ALONE
+    """The auth backends, in the order in which a login tries them."""
+    answers_kept_s: float = 15.0
+    """The time for which an answer of a plug-in's auth backend is used again."""
     password_hashing: str = "rabbit_password_hashing_sha256"
     password_length_min: int | None = None
     """The minimum of the credential validator `min_password_length`; None: another one is chosen."""
@@ -456,6 +461,8 @@ class Config:
     definitions: DefinitionsConfig = DefinitionsConfig()
     enabled_plugins_file: str = ""
     enabled_plugins: tuple[str, ...] | None = None
+    plugin_settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The texts of all settings of plug-ins by their whole keys; each plug-in checks its own when it is enabled."""
     """The plug-ins that the file or a variable enables, in its order. None: neither exists, and all are on."""
     files: tuple[str, ...] = ()
     """The files that were read, in order."""

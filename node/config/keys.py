@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from node.config.values import (
+    AUTH_BACKEND,
     BOOLEAN,
     FILE,
     FLAG,
@@ -76,6 +77,9 @@ LOG_CATEGORIES: Final = (
     "upgrade",
     "ra",
 )
+ANSWERS_KEPT_MIN_MS: Final = 1000
+"""The shortest time for which answers of auth backends are used again: a connection asks again as often."""
+
 _LEVEL: Final = one_of(*LOG_LEVELS)
 _PASSWORD_HASHING: Final = one_of(
     *(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))
@@ -86,7 +90,6 @@ _CREDENTIAL_VALIDATOR: Final = one_of(
         for name in ("accept_everything", "min_password_length", "password_regexp")
     )
 )
-_AUTH_BACKEND: Final = meanings({"internal": "internal", "rabbit_auth_backend_internal": "internal"})
 _TLS_VERSION: Final = one_of("tlsv1.3", "tlsv1.2", "tlsv1.1", "tlsv1")
 _TIME_FORMAT: Final = one_of("rfc3339_space", "rfc3339_T", "epoch_usecs", "epoch_secs")
 _LEVEL_FORMAT: Final = one_of("lc", "uc", "lc3", "uc3", "lc4", "uc4")
@@ -177,9 +180,13 @@ KEYS: Final = (
     Key("ssl_options.crl_check", meanings({"false": False}), "tls.crl_check"),
     # who may log in
     Key("auth_mechanisms.$number", one_of("PLAIN", "AMQPLAIN", "EXTERNAL"), "auth_mechanisms"),
-    Key("auth_backends.$number", _AUTH_BACKEND, "auth_backends"),
-    Key("auth_backends.$number.authn", _AUTH_BACKEND, "auth_backends"),
-    Key("auth_backends.$number.authz", _AUTH_BACKEND, "auth_backends"),
+    Key("auth_backends.$number", AUTH_BACKEND, "auth_backends"),
+    Key("auth_backends.$number.authn", AUTH_BACKEND, "auth_backends"),
+    Key("auth_backends.$number.authz", AUTH_BACKEND, "auth_backends"),
+    Key("auth_cache.cached_backend", AUTH_BACKEND, "auth_cached.both"),
+    Key("auth_cache.cached_backend.authn", AUTH_BACKEND, "auth_cached.authn"),
+    Key("auth_cache.cached_backend.authz", AUTH_BACKEND, "auth_cached.authz"),
+    Key("auth_cache.cache_ttl", milliseconds(ANSWERS_KEPT_MIN_MS), "auth.answers_kept_s"),
     Key("loopback_users", NONE, "loopback.none"),
     Key("loopback_users.$user", BOOLEAN, "loopback_users"),
     Key(
@@ -448,7 +455,6 @@ UNUSED: Final = tuple(
 UNUSED_PREFIXES: Final = (
     "amqp1_0.",
     "auth_cache.",
-    "auth_http.",
     "auth_ldap.",
     "auth_oauth2.",
     "aws.",
@@ -476,6 +482,9 @@ UNUSED_PREFIXES: Final = (
 )
 """Prefixes of families of keys whose values are not checked."""
 
+PLUGIN_PREFIXES: Final = ("auth_http.", "plugin.")
+"""Prefixes of the settings of plug-ins: each plug-in checks its own."""
+
 _EXACT: Final = {key.pattern: key for key in (*KEYS, *UNUSED) if "$" not in key.pattern}
 _FAMILIES: Final = tuple(
     (tuple(key.pattern.split(".")), key) for key in (*KEYS, *UNUSED) if "$" in key.pattern
@@ -492,6 +501,8 @@ def find(words: tuple[str, ...]) -> Key | None:
             p == w or p[0] == "$" for p, w in zip(pattern, words, strict=True)
         ):
             return key
+    if name.startswith(PLUGIN_PREFIXES):
+        return Key("$key", TEXT, "plugin_settings")
     if name.startswith(UNUSED_PREFIXES):
         return Key(name, TEXT)
     return None

@@ -12,6 +12,7 @@ from cluster.times import LEASE_HEARTBEATS, LEASE_HEARTBEATS_MIN
 from node.config import environment
 from node.config import management as config_management
 from node.config import telemetry as config_telemetry
+from node.config.auth import auth_steps
 from node.config.config import (
     DEFAULT_PEER_PORT,
     DEFAULT_PORT,
@@ -121,6 +122,7 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
         definitions=_definitions(values),
         enabled_plugins_file=plugins_file,
         enabled_plugins=plugins,
+        plugin_settings=values.families.get("plugin_settings", {}),
         files=paths,
         unused=unused,
     )
@@ -247,6 +249,7 @@ def _auth(values: Given) -> AuthOptions:
             given[argument] = values.fields.get(f"credentials.{needed}")
             needs = f"{backend} needs credential_validator.{needed}"
             values.require(given[argument] is not None, "credentials.backend", needs)
+    given["steps"] = auth_steps(values)
     return values.section(AuthOptions, "auth", loopback_users=loopback_users, **given)
 
 

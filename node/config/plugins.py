@@ -19,10 +19,13 @@ EXCHANGES: Final = (
     "rabbitmq_random_exchange",
     "rabbitmq_sharding",
 )
-"""The plug-ins that bring exchange types, and are enabled on all nodes of a cluster together."""
+"""The plug-ins that bring exchange types."""
+
+FOR_ALL_NODES: Final = (*EXCHANGES, "rabbitmq_auth_backend_http")
+"""The built-in plug-ins that are enabled on all nodes of a cluster together."""
 
 PLUGINS: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(EXCHANGES, ()),
+    **dict.fromkeys(FOR_ALL_NODES, ()),
     EVENTS: (),
     MANAGEMENT: ("rabbitmq_management_agent", "rabbitmq_web_dispatch"),
     "rabbitmq_management_agent": ("rabbitmq_web_dispatch",),

@@ -18,6 +18,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _QUANTITY: Final = re.compile(r"([0-9]{1,18})([A-Za-z]*)")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:-]{1,253}")
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_AUTH_BACKEND: Final = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _HEADER: Final = re.compile(r"[ -~]{1,4096}")
 _PATH: Final = re.compile(r"/[A-Za-z0-9_.~/-]{0,255}")
 _DECIMAL_FRACTION: Final = re.compile(r"[0-9]+\.[0-9]+")
@@ -189,6 +190,12 @@ def _regexp(text: str) -> str:
     return text
 
 
+def _auth_backend(text: str) -> str:
+    if _AUTH_BACKEND.fullmatch(text) is None:
+        raise ValueError
+    return text.removeprefix("rabbit_auth_backend_")
+
+
 def _header(text: str) -> str:
     if not _HEADER.fullmatch(text):
         raise ValueError(text)
@@ -209,6 +216,7 @@ PATH_PREFIX: Final = ValueType(
     "a path of letters, digits and -._~/, or nothing", lambda text: _path(text).rstrip("/")
 )
 FILE: Final = ValueType("a file that the node can read", str, is_file=True)
+AUTH_BACKEND: Final = ValueType("a name such as internal, http or cache", _auth_backend)
 REGEXP: Final = ValueType("a regular expression", _regexp)
 BOOLEAN: Final = meanings({"true": True, "false": False})
 FLAG: Final = meanings({"on": True, "off": False})

@@ -7,8 +7,10 @@ import asyncio
 import ipaddress
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from node.broker.broker import Broker
 from node.client.connection import Connection
 from node.client.endpoint import ClientEndpoint
 from node.io.proxy_protocol import Endpoint, ProxyHeader, ProxyHeaderParser, ProxyProtocolError
@@ -30,14 +32,27 @@ LAST_WORDS_S: Final = 1.0
 """The time that a socket that we close gets to accept the unsent bytes."""
 
 
+class MakeConnection(Protocol):
+    """A function that makes the connection of a client."""
+
+    def __call__(
+        self, broker: Broker, peer: ClientEndpoint, /, *, now: float, on_change: Callable[[], None]
+    ) -> Connection:
+        """Return a new connection."""
+
+
 class ClientSocket(asyncio.Protocol):
     """The socket's side of one connection. The server makes it when a socket is accepted, and calls `flush`.
 
     header: the PROXY header that was read before TLS began; None if none was.
+    make: makes the connection: AMQP's, or one of a plug-in's protocol.
     """
 
-    def __init__(self, server: "Server", header: ProxyHeader | None = None) -> None:
+    def __init__(
+        self, server: "Server", header: ProxyHeader | None = None, make: MakeConnection = Connection
+    ) -> None:
         self._header = header
+        self._make = make
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._proxy: ProxyHeaderParser | None = None
@@ -192,7 +207,7 @@ class ClientSocket(asyncio.Protocol):
             certificate_problem=problem,
             tls=None if tls is None else tls_facts(tls),
         )
-        self.connection = Connection(
+        self.connection = self._make(
             self._server.broker, peer, now=self._server.clock(), on_change=self.follow_reading
         )
         self._server.adopt(self.connection, self)

@@ -4,10 +4,12 @@ The entry points of all installed packages are looked through once for each ques
 when a plug-in is enabled that is not built in, or an operator asks for a list. Nothing is imported for a list.
 """
 
+from collections.abc import Mapping
 from importlib import invalidate_caches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.catalogue.commands import EnablePlugin
+from node.extension.setting import read_settings
 from node.plugins import Plugin
 from node.plugins.built_in import BUILT_IN, built_in
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "fluffle.plugins"
+
+BACKENDS: Final = ("rabbitmq_auth_backend_http",)
+"""The built-in plug-ins that do I/O: `node.backends` has them."""
 
 
 class PackagedPlugin(NamedTuple):
@@ -34,7 +39,7 @@ def load_plugin(name: str) -> Plugin | None:
 
     Raises: NoPlugin, or whatever its import raises.
     """
-    plugin = built_in(name)
+    plugin = built_in(name) or _backend(name)
     if plugin is not None:
         return plugin
     from importlib.metadata import entry_points  # some 15 ms that a node without such plug-ins saves
@@ -50,13 +55,27 @@ def load_plugin(name: str) -> Plugin | None:
     return None
 
 
-def enabling(name: str) -> EnablePlugin | None:
+def _backend(name: str) -> Plugin | None:
+    """Return the built-in plug-in of that name that does I/O, and import it; None if there is none."""
+    match name:
+        case "rabbitmq_auth_backend_http":
+            from node.backends.http import PLUGIN
+        case _:
+            return None
+    return PLUGIN
+
+
+def enabling(name: str, settings: Mapping[str, str] | None = None) -> EnablePlugin | None:
     """Return the command that enables an installed plug-in on all nodes; None if this node has none of that name.
 
-    Raises: as `load_plugin`.
+    settings: the texts of all plug-ins' settings in the configuration file.
+    Raises: SettingError if a text is not allowed; else as `load_plugin`.
     """
     plugin = load_plugin(name)
-    return None if plugin is None else EnablePlugin(name, tuple(each.name for each in plugin.exchange_types))
+    if plugin is None:
+        return None
+    read_settings(plugin.settings_prefix, plugin.all_settings, settings or {})
+    return EnablePlugin(name, tuple(each.name for each in plugin.exchange_types))
 
 
 def installed_plugins() -> dict[str, PackagedPlugin]:
@@ -65,7 +84,7 @@ def installed_plugins() -> dict[str, PackagedPlugin]:
 
     found: dict[str, PackagedPlugin] = {}
     for entry in entry_points(group=GROUP):
-        if entry.name not in BUILT_IN:
+        if entry.name not in BUILT_IN and entry.name not in BACKENDS:
             found.setdefault(entry.name, _packaged(entry))
     return found
 

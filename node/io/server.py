@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 from node.broker.broker import Broker
 from node.client.base_connection import BaseConnection
+from node.client.connection import Connection
 from node.config.config import Config
 from node.config.values import Address
-from node.io.client_socket import ClientSocket
+from node.io.client_socket import ClientSocket, MakeConnection
 from node.io.proxy_protocol import is_trusted
 from node.io.tls import server_context
 from node.io.tls_handshake import TlsHandshake
@@ -87,22 +88,30 @@ class Server:
         return self._listeners
 
     async def _listen(self, address: Address, context: ssl.SSLContext | None) -> None:
-        server = await self.loop.create_server(
-            (lambda: ClientSocket(self)) if context is None else (lambda: self._handshake(context)),
-            address.host or None,  # none: every interface, a socket for IPv4 and one for IPv6
-            address.port,
-            backlog=self.config.socket.backlog,
-        )
+        server = await self.open(address, context, Connection)
         self._servers.append(server)
         for sock in server.sockets:
             self._listeners.append(Listener(Address(*sock.getsockname()[:2]), is_tls=context is not None))
 
-    def _handshake(self, context: ssl.SSLContext) -> TlsHandshake:
+    async def open(
+        self, address: Address, context: ssl.SSLContext | None, make: MakeConnection
+    ) -> asyncio.Server:
+        """Open a listener whose clients get connections from `make`.   context: for TLS. Raises: OSError."""
+        return await self.loop.create_server(
+            (lambda: ClientSocket(self, None, make))
+            if context is None
+            else (lambda: self._handshake(context, make)),
+            address.host or None,  # none: every interface, a socket for IPv4 and one for IPv6
+            address.port,
+            backlog=self.config.socket.backlog,
+        )
+
+    def _handshake(self, context: ssl.SSLContext, make: MakeConnection) -> TlsHandshake:
         network = self.config.network
         handshake = TlsHandshake(
             context,
             network.tls_handshake_timeout_s,
-            lambda header: ClientSocket(self, header),
+            lambda header: ClientSocket(self, header, make),
             self._on_refused,
             self._handshakes.discard,
             proxy_timeout_s=network.handshake_timeout_s,

@@ -389,6 +389,16 @@ def listener_started(address: str, *, tls: bool = False) -> str:
     return f"started {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
 
 
+def plugin_listener_started(protocol: str, address: str, *, tls: bool) -> str:
+    """Return a line. info, default.   protocol: the name of a plug-in's listener."""
+    return f"started {escape(protocol)} {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
+
+
+def plugin_listener_stopped(protocol: str, address: str, *, tls: bool) -> str:
+    """Return a line. info, default.   protocol: the name of a plug-in's listener."""
+    return f"stopped {escape(protocol)} {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
+
+
 def listener_stopped(address: str, *, tls: bool = False) -> str:
     """Return a line. info, default."""
     return f"stopped {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"

@@ -10,10 +10,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from node.catalogue.access import LoginRefused, check_login
-from node.catalogue.catalogue import Catalogue
+from node.admin import logins
+from node.broker.broker import Broker
+from node.catalogue.access import LoginRefused
 from node.catalogue.records import User
-from node.management.reply import ApiError
+from node.extension.auth_backend import Login
+from node.management.reply import ApiError, unavailable
 from node.management.routes import Access
 
 NAME_MAX: Final = 255
@@ -69,17 +71,17 @@ def failed(reason: str = "Login failed") -> ApiError:
     return ApiError(401, "not_authorized", reason, CHALLENGE)
 
 
-def log_in(
-    catalogue: Catalogue, given: Credentials, peer_host: str, loopback_users: frozenset[str]
+async def log_in(
+    broker: Broker, given: Credentials, peer_host: str, loopback_users: frozenset[str]
 ) -> User | LoginRefused:
-    """Return the user, or why the login is refused."""
-    return check_login(
-        catalogue,
-        given.name,
-        given.password,
-        is_loopback=is_loopback(peer_host),
-        loopback_users=loopback_users,
-    )
+    """Return the user, or why the login is refused. Raises: ApiError (503) if an auth backend does not answer."""
+    login = Login(given.name, given.password.encode(), host=peer_host)
+    try:
+        return await logins.log_in(
+            broker, login, is_loopback=is_loopback(peer_host), loopback_users=loopback_users
+        )
+    except TimeoutError:
+        raise unavailable("no auth backend answers in time") from None
 
 
 def check_access(user: User, access: Access) -> None:

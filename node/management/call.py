@@ -61,6 +61,8 @@ class Call:
         self.peer = peer
         self._read = read
         self._log_in = log_in
+        self.visible: frozenset[str] | None = None
+        """The vhosts that an auth backend of a plug-in lets the user see; None: the catalogue says it."""
 
     # --- the broker ---
 
@@ -95,7 +97,11 @@ class Call:
 
     def can_see(self, vhost: str) -> bool:
         """True if the contents of the vhost may be shown to the user (management §2.1)."""
-        return self.is_administrator or self.catalogue.permission(vhost, self.user.name) is not None
+        if self.is_administrator:
+            return True
+        if self.visible is not None:
+            return vhost in self.visible
+        return self.catalogue.permission(vhost, self.user.name) is not None
 
     def vhost(self, name: str) -> str:
         """Return the name of a vhost that exists and that the user may see. Raises: ApiError (404, 401)."""

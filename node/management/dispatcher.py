@@ -13,15 +13,19 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from node.admin.admin import AdminError
+from node.admin.logins import visible_vhosts
 from node.amqp.errors import ProtocolError
+from node.broker.broker import Broker
 from node.catalogue.access import LoginRefused
 from node.catalogue.records import User
+from node.client.authority import BackendUser
 from node.config.config import ManagementConfig
 from node.io.control import EX_UNAVAILABLE, ControlError
 from node.management import auth
 from node.management.call import NO_USER, Call
 from node.management.direct import api_error
 from node.management.listing import ListingError
+from node.management.login_turns import LoginTurns
 from node.management.long_answers import LongAnswers
 from node.management.reply import (
     ApiError,
@@ -82,6 +86,7 @@ class Dispatcher:
         self._routes = RouteTable(routes)
         self._files = files
         self._guesses = auth.Guesses()
+        self._turns = LoginTurns()
         self._long_answers = LongAnswers()
 
     async def answer(self, request: Incoming) -> Reply:
@@ -129,6 +134,8 @@ class Dispatcher:
             read=request.read,
             log_in=lambda given: self.log_in(given, request.peer[0]),
         )
+        if isinstance(user, BackendUser):
+            call.visible = await self._visible_vhosts(user, request.peer[0])
         if route.is_long and "page" not in dict(parameters):
             return await self._long_answers.make(lambda: route.handler(call))
         return await route.handler(call)
@@ -162,17 +169,34 @@ class Dispatcher:
         node = self._site.node
         if node is None:
             raise unavailable("the broker does not run on this node")
+        if node.broker.authority is None:
+            return await self._look_at(node.broker, given, peer_host)
+        async with self._turns.turn(peer_host, given.name):
+            return await self._look_at(node.broker, given, peer_host)
+
+    async def _look_at(self, broker: Broker, given: auth.Credentials, peer_host: str) -> User:
         now = time.monotonic()
         if not self._guesses.may_try(peer_host, given.name, now):
             raise ApiError(429, "too_many_requests", "Too many failed logins", {"retry-after": "1"})
-        found = auth.log_in(node.broker.catalogue, given, peer_host, self._site.config.auth.loopback_users)
-        node.broker.counters.count_login("http", is_good=isinstance(found, User))
+        found = await auth.log_in(broker, given, peer_host, self._site.config.auth.loopback_users)
+        broker.counters.count_login("http", is_good=isinstance(found, User))
         if not isinstance(found, LoginRefused):
             return found
         self._guesses.is_wrong(peer_host, given.name, now)
         if "via localhost" in found.reason:
             raise auth.failed("User can only log in via localhost")
         raise auth.failed()
+
+    async def _visible_vhosts(self, user: BackendUser, host: str) -> frozenset[str]:
+        """Return the vhosts that an auth backend lets its user see. Raises: ApiError (503)."""
+        node = self._site.node
+        if node is None:
+            raise unavailable("the broker does not run on this node")
+        vhosts = [vhost.name for vhost in node.broker.catalogue.vhosts()]
+        try:
+            return await visible_vhosts(node.broker, user, vhosts, host)
+        except TimeoutError:
+            raise unavailable("no auth backend answers in time") from None
 
     # --- other origins ---
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from node.app import Node
 from node.broker.broker import Broker
 from node.config.config import Config
-from node.config.plugins import DEFAULT, EVENTS, EXCHANGES, MANAGEMENT, PROMETHEUS, with_needed
+from node.config.plugins import DEFAULT, EVENTS, FOR_ALL_NODES, MANAGEMENT, PROMETHEUS, with_needed
 from node.io.resources import free_disk_bytes, rss_bytes
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range
@@ -284,7 +284,7 @@ def enabled_plugins(config: Config, broker: Broker | None = None) -> list[str]:
     broker: the one that runs, which tells the latter. Without it what the configuration says of these is left out.
     """
     if config.enabled_plugins is not None:
-        own = {name for name in config.enabled_plugins if name not in EXCHANGES}
+        own = {name for name in config.enabled_plugins if name not in FOR_ALL_NODES}
     else:
         is_on = {MANAGEMENT: config.management.is_on, PROMETHEUS: config.prometheus.is_on}
         own = {name for name in DEFAULT if is_on[name]}

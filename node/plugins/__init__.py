@@ -11,23 +11,56 @@ from node.amqp.field_table import Field, Table
 from node.amqp.properties import Properties
 from node.catalogue.binding_key import BindingKey, binding_key
 from node.catalogue.records import Binding
+from node.extension.auth_backend import (
+    AuthBackend,
+    Identity,
+    Login,
+    Question,
+    ResourceAccess,
+    TopicAccess,
+    VhostAccess,
+)
+from node.extension.protocol import (
+    Delivery,
+    Peer,
+    ProtocolConnection,
+    ProtocolListener,
+    Refusal,
+    Session,
+)
+from node.extension.setting import Setting, Settings
 from node.routing.exchanges import Destination, destination_of
 from node.routing.plugins import ExchangeIndex, ExchangeType, Message, Plugin, Surroundings
 from node.version import VERSION
 
 __all__ = [
     "VERSION",
+    "AuthBackend",
     "Binding",
     "BindingKey",
+    "Delivery",
     "Destination",
     "ExchangeIndex",
     "ExchangeType",
     "Field",
+    "Identity",
+    "Login",
     "Message",
+    "Peer",
     "Plugin",
     "Properties",
+    "ProtocolConnection",
+    "ProtocolListener",
+    "Question",
+    "Refusal",
+    "ResourceAccess",
+    "Session",
+    "Setting",
+    "Settings",
     "Surroundings",
     "Table",
+    "TopicAccess",
+    "VhostAccess",
     "binary_literal",
     "binding_key",
     "destination_of",

@@ -359,6 +359,9 @@ def _listeners(agent: "Agent") -> list[dict[str, Any]]:
     for host, port in agent.listeners:
         protocol, purpose = _PROTOCOLS[(host, port) in agent.tls_listeners]
         found.append(_listener(name, host, port, protocol, purpose))
+    for each in agent.node.plugin_listeners if agent.node is not None else ():
+        protocol = f"{each.protocol}/ssl" if each.is_tls else each.protocol
+        found.append(_listener(name, each.address.host, each.address.port, protocol, "clients of a plug-in"))
     for protocol, host, port in agent.management.listeners:
         found.append(_listener(name, host, port, protocol, _HTTP_PURPOSES[protocol]))
     if agent.cluster is not None and agent.cluster.links.place is not None:

@@ -50,6 +50,10 @@ def _not_known(content: bytes) -> Properties:
     return Properties()
 
 
+def _nothing() -> None:
+    """Do nothing: nobody follows the plug-ins."""
+
+
 class ExchangeTypes:
     """The exchange types of enabled plug-ins.
 
@@ -72,6 +76,8 @@ class ExchangeTypes:
         self._on_failure = on_failure
         self._known: dict[str, _Known] = {}
         self._loaded: dict[str, Plugin | None] = {}
+        self.on_change: Callable[[], None] = _nothing
+        """Called when a plug-in was enabled or disabled."""
         self.failures: Counter[str] = Counter()
         """The number of faults of each plug-in."""
 
@@ -91,17 +97,19 @@ class ExchangeTypes:
         except Exception as error:  # noqa: BLE001 - whatever foreign code raises while it is imported
             problem = f"plug-in '{plugin}' cannot be loaded on this node"
             loaded, found = None, {}
-            self._failed(plugin, "be loaded", error)
+            self.failed(plugin, "be loaded", error)
         self._loaded[plugin] = loaded
         if loaded is not None:
             problem = f"plug-in '{plugin}' of this node has no such exchange type"
         for name in types:
             self._known[name] = _Known(plugin, found.get(name), problem)
+        self.on_change()
 
     def disable(self, plugin: str) -> None:
         """Forget a plug-in and its exchange types; nothing to do if it is not known."""
         self._loaded.pop(plugin, None)
         self._known = {name: known for name, known in self._known.items() if known.plugin != plugin}
+        self.on_change()
 
     def index(
         self, record: Exchange, is_within_reach: Callable[[str], bool], is_local: Callable[[str], bool]
@@ -114,7 +122,7 @@ class ExchangeTypes:
             known.type,
             known.problem,
             surroundings,
-            lambda action, error: self._failed(known.plugin, action, error),
+            lambda action, error: self.failed(known.plugin, action, error),
         )
 
     def check_exchange(self, type_: str, arguments: Table) -> None:
@@ -135,7 +143,7 @@ class ExchangeTypes:
         try:
             refusal = check(known.type)
         except Exception as error:  # noqa: BLE001 - whatever foreign code raises
-            self._failed(known.plugin, "check a declaration", error)
+            self.failed(known.plugin, "check a declaration", error)
             refusal = f"plug-in '{known.plugin}' failed; the log has the reason"
         if refusal is not None:
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, refusal)
@@ -143,7 +151,8 @@ class ExchangeTypes:
     def _random_below(self, bound: int) -> int:
         return int.from_bytes(self._entropy(_RANDOM_BYTES), "big") % bound
 
-    def _failed(self, plugin: str, action: str, error: Exception) -> None:
+    def failed(self, plugin: str, action: str, error: Exception) -> None:
+        """Count a fault of a plug-in, in whatever it brings, and tell of it.   action: begins with a verb."""
         self.failures[plugin] += 1
         number = self.failures[plugin]
         if number & (number - 1) == 0:

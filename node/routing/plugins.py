@@ -16,6 +16,9 @@ from typing import ClassVar, Protocol
 from node.amqp.field_table import Table
 from node.amqp.properties import Properties
 from node.catalogue.records import Binding
+from node.extension.auth_backend import AuthBackend
+from node.extension.protocol import ProtocolListener
+from node.extension.setting import PREFIX, Setting
 from node.routing.exchanges import Destination
 
 
@@ -123,9 +126,27 @@ class Plugin:
     """A plug-in: the object to which an entry point of the group `fluffle.plugins` leads.
 
     name: as in the file of enabled plug-ins, and that of the entry point.   description, version: for operators.
+    listeners: the class of its protocol's listener, at most one.
+    auth_backends: the classes of its ways to authenticate and authorise; the node makes an object of each.
+    settings: what an operator may set in the configuration file.   prefix: of their keys; empty: `plugin.NAME`.
     """
 
     name: str
     version: str
     description: str
     exchange_types: tuple[ExchangeType, ...] = ()
+    auth_backends: tuple[type[AuthBackend], ...] = ()
+    settings: tuple[Setting, ...] = ()
+    prefix: str = ""
+    listeners: tuple[type[ProtocolListener], ...] = ()
+
+    @property
+    def all_settings(self) -> tuple[Setting, ...]:
+        """The settings, with those of the ports of its listener."""
+        assert len(self.listeners) <= 1, "a plug-in has at most one listener"
+        return (*self.settings, *(each for kind in self.listeners for each in kind.port_settings()))
+
+    @property
+    def settings_prefix(self) -> str:
+        """The prefix of the keys of the settings in a configuration file."""
+        return self.prefix or f"{PREFIX}.{self.name}"

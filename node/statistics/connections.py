@@ -76,7 +76,7 @@ def _facts(connection: Connection, watches: Watches, query: Query, row: dict[str
         vhost=connection.vhost,
         user=connection.user_name,
         user_who_performed_action=connection.user_name,
-        protocol="AMQP 0-9-1",
+        protocol=connection.protocol,
         type="network",
         connected_at=connection.connected_at_ms,
         timeout=connection.heartbeat.interval_s,

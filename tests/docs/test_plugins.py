@@ -1,18 +1,24 @@
 """A plug-in of one's own is made, tested, installed and used as docs/plugins.md says."""
 
+import contextlib
+import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from node.amqp.methods import ExchangeDeclare, QueueBind
+from node.amqp.methods import ConnectionClose, ConnectionOpen, ExchangeDeclare, QueueBind
+from node.config.file import ConfigError
 from tests.conformance.queue_steps import drain
 from tests.docs.pages import Page
 from tests.kit.amqp_client import Connection
-from tests.kit.fluffle_server import FluffleServer
+from tests.kit.fluffle_server import TIMEOUT_S, FluffleServer
+from tests.kit.ports import free_port
 from tests.kit.server_process import ROOT
 
 
@@ -44,3 +50,92 @@ def test_a_plugin_is_made_installed_and_used(tmp_path: Path, monkeypatch: pytest
         channel.connection.close()
     finally:
         server.stop()
+
+
+@pytest.mark.slow
+def test_the_example_of_an_auth_backend_is_installed_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package is installed as any other, and the blocks of the page configure it."""
+    page = Page("plugins", {"/etc/fluffle/passwords": f"{tmp_path}/passwords"})
+    shutil.copytree(ROOT / "examples" / "auth_backend", tmp_path / "auth_backend")
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
+    subprocess.run([*pip, "--target", "site", "./auth_backend"], cwd=tmp_path, check=True, timeout=120)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    digest = hashlib.sha256(b"secret").hexdigest()
+    (tmp_path / "passwords").write_text(f"ada:{digest}:monitoring\n")
+    lines = [line for line in page.block("ini", "## Write an auth backend").splitlines() if line]
+    settings = dict(line.split(" = ") for line in lines)
+    with pytest.raises(ConfigError, match=r"plugin\.password_file\.pth: there is no such setting"):
+        FluffleServer({"plugin.password_file.pth": "x"}, plugins=("password_file",))
+    with pytest.raises(ConfigError, match="no enabled plug-in of this node brings 'password_file'"):
+        FluffleServer(settings, plugins=("rabbitmq_sharding",))
+    server = FluffleServer(settings, plugins=("password_file",))
+    try:
+        server.admin.add_vhost("ada")
+        channel = Connection(server, "ada", "secret", "ada").channel(1)
+        queue = channel.declare(exclusive=True)
+        channel.publish("", queue, b"m")
+        assert channel.wait_get(queue).body == b"m"
+        channel.connection.close()
+        assert Connection(server).channel(1).declare(exclusive=True), "guest is of the catalogue"
+        elsewhere = Connection(server, "ada", "secret", "/", open=False)
+        elsewhere.start()
+        elsewhere.send_start_ok()
+        elsewhere.tune()
+        elsewhere.send(ConnectionOpen, virtual_host="/")
+        close = elsewhere.expect(ConnectionClose)
+        assert close.reply_text == "NOT_ALLOWED - access to vhost '/' refused for user 'ada'"
+        elsewhere.abandon()
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_the_example_of_a_protocol_is_installed_enabled_used_and_disabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plug-in is enabled on a running node; clients are disconnected when it is disabled."""
+    shutil.copytree(ROOT / "examples" / "line_protocol", tmp_path / "line_protocol")
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
+    subprocess.run([*pip, "--target", "site", "./line_protocol"], cwd=tmp_path, check=True, timeout=120)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    port = free_port()
+    server = FluffleServer({"plugin.line_protocol.listeners.tcp.default": f"127.0.0.1:{port}"})
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        server.admin.enable_plugin("line_protocol")
+        channel = Connection(server).channel(1)
+        with _line_client(port) as client, client.makefile("rb") as lines:
+            client.sendall(b"LOGIN guest guest /\n")
+            assert lines.readline() == b"OK\n"
+            client.sendall(b"LISTEN q\n")
+            assert lines.readline() == b"OK\n"
+            client.sendall(b"SEND q one\nSEND q two\n")
+            assert sorted(lines.readline() for _ in range(4)) == [
+                b"MESSAGE 1 one\n",
+                b"MESSAGE 2 two\n",
+                b"OK\n",
+                b"OK\n",
+            ]
+            client.sendall(b"DONE 1\n")
+            server.admin.disable_plugin("line_protocol")
+            assert lines.readline() == b"ERROR CONNECTION_FORCED - plug-in 'line_protocol' is disabled\n"
+            with contextlib.suppress(ConnectionResetError):  # as every connection that the node closes
+                assert lines.read() == b""
+        assert channel.wait_get("q").body == b"two", "it was not settled"
+        channel.connection.close()
+    finally:
+        server.stop()
+
+
+def _line_client(port: int) -> socket.socket:
+    """Connect as soon as the listener is open."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

@@ -165,6 +165,10 @@ class FluffleAdmin:
         assert command is not None, name
         self._submit(command)
 
+    def disable_plugin(self, name: str) -> None:
+        """Disable a plug-in on all nodes."""
+        self._submit(commands.DisablePlugin(name))
+
     def set_tracing(self, vhost: str, is_on: bool) -> None:
         self._submit(commands.PutVhost(vhost, metadata={"tracing": is_on}))
 

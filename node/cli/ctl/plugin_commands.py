@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused
 from node.cli.ctl.formats import Outcome, Report
 from node.cli.ctl.plugin_template import new_plugin
-from node.config.plugins import DEFAULT, EXCHANGES, parse, render
+from node.config.plugins import DEFAULT, FOR_ALL_NODES, parse, render
 from node.config.plugins import PLUGINS as OURS
 from node.config.plugins import with_needed as with_ours_needed
 from node.io.control import ControlError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from node.io.plugin_packages import PackagedPlugin
 
 _DESCRIPTIONS: Final = {
+    "rabbitmq_auth_backend_http": "Authentication and authorisation by a web service",
     "rabbitmq_consistent_hash_exchange": "Exchange type x-consistent-hash",
     "rabbitmq_random_exchange": "Exchange types x-random and x-local-random",
     "rabbitmq_sharding": "Exchange type x-modulus-hash",
@@ -58,7 +59,7 @@ def with_needed(enabled: Iterable[str]) -> list[str]:
 
 
 def _is_for_all_nodes(plugin: str) -> bool:
-    return plugin in EXCHANGES or plugin in packages()
+    return plugin in FOR_ALL_NODES or plugin in packages()
 
 
 class State(NamedTuple):

@@ -61,7 +61,7 @@ def consume(channel: Channel, method: BasicConsume) -> Steps:
     if tag in channel.consumers or (channel.reply_consumer and channel.reply_consumer.tag == tag):
         raise ProtocolError(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
     name = channel.named_queue(method.queue)
-    channel.check("queue", name, "read")
+    yield from channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
     if queue.record.type == "quorum" and channel.prefetch_limit:
         where = resource("queue", name, channel.connection.vhost)
@@ -120,7 +120,7 @@ def get(channel: Channel, method: BasicGet) -> Steps:
     name = channel.named_queue(method.queue)
     if is_reply_name(name):
         raise not_found("queue", name, channel.connection.vhost)
-    channel.check("queue", name, "read")
+    yield from channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
     found = yield from queue.fetch(no_ack=method.no_ack)
     if channel.pairs is not None:

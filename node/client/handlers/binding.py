@@ -1,12 +1,12 @@
 """The checks that binding and unbinding share, whatever the destination. Source: amqp-behaviour §3.14."""
 
 from node.amqp.field_table import Table
-from node.catalogue.access import check_topic
 from node.catalogue.delayed import DELAYED_TYPE, routing_type
 from node.catalogue.limits import check_bindings, check_pattern, check_plugged_bindings
 from node.catalogue.names import check_not_default_exchange, not_found, resource
 from node.catalogue.records import EXCHANGE_TYPES, ResourceKind
 from node.client.channel import Channel
+from node.client.handlers.steps import Steps
 from node.routing.exchanges.headers import check_binding_arguments
 
 
@@ -17,17 +17,17 @@ def check_binding(
     destination: str,
     routing_key: str,
     arguments: Table | None = None,
-) -> None:
+) -> Steps:
     """Check a binding before it is made, or (arguments None) removed: in that case its ends may be missing."""
     catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
-    channel.check(kind, destination, "write")
+    yield from channel.check(kind, destination, "write")
     if kind == "exchange":
         check_not_default_exchange(destination)
     check_not_default_exchange(source)
-    channel.check("exchange", source, "read")
+    yield from channel.check("exchange", source, "read")
     exchange = catalogue.exchange(vhost, source)
     if exchange is not None and exchange.type == "topic":
-        check_topic(catalogue, channel.connection.user_name, vhost, source, routing_key, "read")
+        yield from channel.check_topic(source, routing_key)
     if arguments is None:
         return
     if exchange is None:

@@ -53,14 +53,14 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
     if method.type == DELAYED_TYPE:
         check_arguments(method.arguments)
     check_not_default_exchange(name)
-    channel.check("exchange", name, "configure")
+    yield from channel.check("exchange", name, "configure")
     known = catalogue.exchange(vhost, name)
     if known is None:
         check_not_reserved("exchange", name)
         alternate = alternate_exchange(method.arguments, name, vhost)
         if alternate is not None:
-            channel.check("exchange", name, "read")
-            channel.check("exchange", alternate, "write")
+            yield from channel.check("exchange", name, "read")
+            yield from channel.check("exchange", alternate, "write")
         channel.broker.exchange_types.check_exchange(method.type, method.arguments)
         command = DeclareExchange(
             vhost,
@@ -88,7 +88,7 @@ def delete(channel: Channel, method: ExchangeDelete) -> Steps:
     name = strip_line_breaks(method.exchange)
     check_not_default_exchange(name)
     check_not_system_exchange(name, channel.connection.vhost)
-    channel.check("exchange", name, "configure")
+    yield from channel.check("exchange", name, "configure")
     yield from submit(DeleteExchange(channel.connection.vhost, name, if_unused=method.if_unused))
     if not method.nowait:
         channel.send(ExchangeDeleteOk())
@@ -97,7 +97,7 @@ def delete(channel: Channel, method: ExchangeDelete) -> Steps:
 def bind(channel: Channel, method: ExchangeBind) -> Steps:
     """Handle exchange.bind (§3.14)."""
     source, destination = strip_line_breaks(method.source), strip_line_breaks(method.destination)
-    check_binding(channel, source, "exchange", destination, method.routing_key, method.arguments)
+    yield from check_binding(channel, source, "exchange", destination, method.routing_key, method.arguments)
     yield from submit(
         Bind(channel.connection.vhost, source, "exchange", destination, method.routing_key, method.arguments)
     )
@@ -108,7 +108,7 @@ def bind(channel: Channel, method: ExchangeBind) -> Steps:
 def unbind(channel: Channel, method: ExchangeUnbind) -> Steps:
     """Handle exchange.unbind (§3.14); for a missing binding it succeeds."""
     source, destination = strip_line_breaks(method.source), strip_line_breaks(method.destination)
-    check_binding(channel, source, "exchange", destination, method.routing_key)
+    yield from check_binding(channel, source, "exchange", destination, method.routing_key)
     yield from submit(
         Unbind(
             channel.connection.vhost, source, "exchange", destination, method.routing_key, method.arguments

@@ -80,7 +80,7 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
         name = generated_name(GENERATED_QUEUE_PREFIX, broker.entropy(GENERATED_RANDOM_BYTES))
     else:
         check_not_reserved("queue", name)
-    channel.check("queue", name, "configure")
+    yield from channel.check("queue", name, "configure")
     known = catalogue.queue(vhost, name)
     if known is not None:
         broker.live_queue(vhost, name)
@@ -88,8 +88,8 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
         check_vhost_queues(catalogue.vhost_limits(vhost), vhost, name, len(catalogue.queues(vhost)))
         dead_letters = dead_letter_exchange(arguments, name, vhost)
         if dead_letters is not None:
-            channel.check("queue", name, "read")
-            channel.check("exchange", dead_letters, "write")
+            yield from channel.check("queue", name, "read")
+            yield from channel.check("exchange", dead_letters, "write")
         queue_type = validate_queue_arguments(
             arguments, name, vhost, durable, method.exclusive, method.auto_delete, broker.settings.node_name
         )
@@ -127,7 +127,7 @@ def delete(channel: Channel, method: QueueDelete) -> Steps:
     """Handle queue.delete (§3.11); for a missing queue it succeeds."""
     vhost = channel.connection.vhost
     name = strip_line_breaks(channel.named_queue(method.queue))
-    channel.check("queue", name, "configure")
+    yield from channel.check("queue", name, "configure")
     record = channel.broker.catalogue.queue(vhost, name)
     count = 0
     if record is not None:
@@ -163,7 +163,7 @@ def _check_unconditional(record: QueueRecord, method: QueueDelete) -> None:
 def purge(channel: Channel, method: QueuePurge) -> Steps:
     """Handle queue.purge (§3.11)."""
     name = channel.named_queue(method.queue)
-    channel.check("queue", name, "read")
+    yield from channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
     count = yield from queue.purge()
     if not method.nowait:
@@ -175,7 +175,7 @@ def bind(channel: Channel, method: QueueBind) -> Steps:
     vhost = channel.connection.vhost
     name, key = _bound(channel, method)
     source = strip_line_breaks(method.exchange)
-    check_binding(channel, source, "queue", name, key, method.arguments)
+    yield from check_binding(channel, source, "queue", name, key, method.arguments)
     if channel.broker.catalogue.queue(vhost, name) is not None:
         channel.usable_queue(name)
     yield from submit(Bind(vhost, source, "queue", name, key, method.arguments))
@@ -188,7 +188,7 @@ def unbind(channel: Channel, method: QueueUnbind) -> Steps:
     vhost = channel.connection.vhost
     name, key = _bound(channel, method)
     source = strip_line_breaks(method.exchange)
-    check_binding(channel, source, "queue", name, key)
+    yield from check_binding(channel, source, "queue", name, key)
     catalogue = channel.broker.catalogue
     record = catalogue.queue(vhost, name)
     binding = Binding(vhost, source, "queue", name, key, method.arguments)

@@ -1,5 +1,7 @@
 """Plug-ins are enabled and disabled by operators."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from node.admin import plugins
@@ -32,7 +34,7 @@ def test_one_that_is_missing_or_broken_is_not_enabled(monkeypatch: pytest.Monkey
     text = "plug-in 'absent' is not installed on this node"
     assert office.fails(plugins.enable_plugin(office.admin, "absent")) == ("not_found", text)
 
-    def enabling(name: str) -> EnablePlugin:
+    def enabling(name: str, settings: Mapping[str, str]) -> EnablePlugin:
         raise SyntaxError("no code")
 
     monkeypatch.setattr(plugins, "enabling", enabling)

@@ -348,7 +348,7 @@ def test_nothing_is_suggested_for_what_resembles_nothing() -> None:
         ("listeners.tcp.1 = 65536", "a port from 0 to 65535, or IP:PORT"),
         ("listeners.tcp = all", "none"),
         ("auth_mechanisms.1 = SCRAM", "PLAIN or AMQPLAIN or EXTERNAL"),
-        ("auth_backends.1 = ldap", "internal or rabbit_auth_backend_internal"),
+        ("auth_backends.1 = LDAP", "a name such as internal, http or cache"),
         ("ssl_options.verify = peer", "verify_peer or verify_none"),
         ("ssl_options.crl_check = true", "false"),
         ("ssl_options.certfile = /no/such", "a file that the node can read"),

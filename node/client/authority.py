@@ -1,0 +1,37 @@
+"""The protocol by which connections ask auth backends of plug-ins, and the user whom such a backend authorises.
+
+A node that has no auth backend but its own catalogue has no authority: connections read the catalogue and wait for
+nothing. `node.io.auth_backends` is the authority of a node that has others.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from node.catalogue.access import LoginRefused
+from node.catalogue.records import User
+from node.extension.auth_backend import Login, Question
+
+
+@dataclass(frozen=True, slots=True)
+class BackendUser(User):
+    """A user whom a backend of a plug-in authorises, whatever the catalogue says.   authoriser: the backend's name."""
+
+    authoriser: str = ""
+
+
+class Authority(Protocol):
+    """The auth backends of a node, in their configured order. Each answer comes once, at once or later.
+
+    No answer comes after the node has stopped.
+    """
+
+    @property
+    def answers_s(self) -> float:
+        """The seconds for which an answer may be used again."""
+
+    def log_in(self, login: Login, on_done: Callable[[User | LoginRefused], None]) -> None:
+        """Ask who a client is."""
+
+    def ask(self, user: BackendUser, question: Question, on_done: Callable[[bool], None]) -> None:
+        """Ask whether a user may do something. The answer is False if the backend cannot be asked."""

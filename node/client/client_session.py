@@ -1,0 +1,206 @@
+"""The session that a plug-in's connection is given: each wish becomes a method of AMQP for the broker."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from node.amqp.field_table import Table
+from node.amqp.frames import method_frame
+from node.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicConsume,
+    BasicNack,
+    BasicPublish,
+    BasicQos,
+    ExchangeDeclare,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueueUnbind,
+)
+from node.amqp.properties import Properties
+from node.client.endpoint import ClientEndpoint
+from node.extension.protocol import Peer, Refusal
+from node.queue.content import encode_content
+
+MESSAGES: Final = 1
+"""The channel of publishes, consumers and settlements."""
+
+TOPOLOGY: Final = 2
+"""The channel of declarations."""
+
+_NO_FRAME_LIMIT: Final = 0
+
+OnDone = Callable[[Refusal | None], None]
+
+
+class Speaker(Protocol):
+    """The connection behind a session; `node.client.session` explains its methods."""
+
+    peer: ClientEndpoint
+    client_name: str | None
+
+    @property
+    def now(self) -> float: ...
+
+    def write(self, data: bytes) -> None: ...
+    def end_in_order(self) -> None: ...
+    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]: ...
+    def log_in(self, user: str, password: bytes | None, on_done: OnDone) -> None: ...
+    def open(self, vhost: str, on_done: OnDone) -> None: ...
+    def ask_broker(self, frames: bytes) -> None: ...
+    def ask_topology(self, method: Method, on_done: OnDone) -> None: ...
+    def publish(self, frames: bytes, on_confirm: Callable[[bool], None] | None) -> None: ...
+    def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
+    def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
+
+
+class ClientSession:
+    """Implements `node.extension.protocol.Session`, which documents the methods."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+        end = speaker.peer
+        self.peer = Peer(end.address, end.local, end.is_tls, end.certificate_user)
+        self._route = "", ""
+        self._publish_frame = method_frame(MESSAGES, BasicPublish())
+
+    @property
+    def now(self) -> float:
+        """The node's clock."""
+        return self._speaker.now
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        self._speaker.write(data)
+
+    def close(self) -> None:
+        """Close the connection when all that was written is sent."""
+        self._speaker.end_in_order()
+
+    def name_client(self, name: str) -> None:
+        """Show operators the client's name."""
+        self._speaker.client_name = name
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back in so many seconds."""
+        return self._speaker.after(seconds, callback)
+
+    def log_in(self, user: str, password: bytes | None, on_done: OnDone) -> None:
+        """Log the client in."""
+        self._speaker.log_in(user, password, on_done)
+
+    def open(self, vhost: str, on_done: OnDone) -> None:
+        """Open a vhost."""
+        self._speaker.open(vhost, on_done)
+
+    # --- declarations ---
+
+    def declare_queue(
+        self,
+        queue: str,
+        on_done: OnDone,
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        """Declare a queue."""
+        method = QueueDeclare(
+            queue=queue,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=arguments or {},
+        )
+        self._speaker.ask_topology(method, on_done)
+
+    def declare_exchange(
+        self,
+        exchange: str,
+        type_: str,
+        on_done: OnDone,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        """Declare an exchange."""
+        method = ExchangeDeclare(
+            exchange=exchange,
+            type=type_,
+            durable=durable,
+            auto_delete=auto_delete,
+            arguments=arguments or {},
+        )
+        self._speaker.ask_topology(method, on_done)
+
+    def delete_queue(self, queue: str, on_done: OnDone) -> None:
+        """Delete a queue."""
+        self._speaker.ask_topology(QueueDelete(queue=queue), on_done)
+
+    def bind(
+        self, queue: str, exchange: str, routing_key: str, on_done: OnDone, arguments: Table | None = None
+    ) -> None:
+        """Bind a queue."""
+        bind = QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {})
+        self._speaker.ask_topology(bind, on_done)
+
+    def unbind(
+        self, queue: str, exchange: str, routing_key: str, on_done: OnDone, arguments: Table | None = None
+    ) -> None:
+        """Remove a binding."""
+        unbind = QueueUnbind(
+            queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}
+        )
+        self._speaker.ask_topology(unbind, on_done)
+
+    # --- messages ---
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Properties,
+        body: bytes,
+        on_confirm: Callable[[bool], None] | None = None,
+    ) -> None:
+        """Publish a message. The broker takes messages with the same exchange and key as one run."""
+        if (exchange, routing_key) != self._route:
+            self._route = exchange, routing_key
+            self._publish_frame = method_frame(MESSAGES, BasicPublish(0, exchange, routing_key))
+        content = encode_content(properties, body, MESSAGES, _NO_FRAME_LIMIT)
+        self._speaker.publish(self._publish_frame + content, on_confirm)
+
+    def consume(
+        self,
+        queue: str,
+        consumer: str,
+        on_done: Callable[[], None],
+        *,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        prefetch: int = 0,
+        arguments: Table | None = None,
+    ) -> None:
+        """Have messages of a queue delivered."""
+        method = BasicConsume(
+            queue=queue, consumer_tag=consumer, no_ack=no_ack, exclusive=exclusive, arguments=arguments or {}
+        )
+        frames = method_frame(MESSAGES, BasicQos(prefetch_count=prefetch)) + method_frame(MESSAGES, method)
+        self._speaker.consume(frames, consumer, on_done)
+
+    def cancel(self, consumer: str, on_done: Callable[[], None]) -> None:
+        """Have no more messages delivered to a consumer."""
+        frames = method_frame(MESSAGES, BasicCancel(consumer_tag=consumer))
+        self._speaker.cancel(frames, consumer, on_done)
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        """Settle deliveries."""
+        self._speaker.ask_broker(method_frame(MESSAGES, BasicAck(tag, multiple)))
+
+    def nack(self, tag: int, *, requeue: bool, multiple: bool = False) -> None:
+        """Give deliveries back, or away."""
+        self._speaker.ask_broker(method_frame(MESSAGES, BasicNack(tag, multiple, requeue)))

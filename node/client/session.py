@@ -1,0 +1,390 @@
+"""The connection of a client of another protocol: a plug-in reads and writes bytes, and this speaks AMQP for it.
+
+To the broker it is a connection with two channels: publishes, consumers and settlements are on the first, declarations
+on the second, where a refusal harms nothing. So whatever holds for AMQP's clients holds here: permissions, limits,
+alarms, flow, statistics. An exception in the plug-in ends this connection and nothing else.
+
+    socket ─► received ─► ProtocolConnection ─► Session ─► frames ─► Connection ─► broker
+    socket ◄─ write    ◄─ ProtocolConnection ◄─ callbacks ◄─ frames ◄─┘
+`_collect` and `_confirmed` are hot: called for each run of deliveries and each flush of confirms.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from node.amqp.connection_state import ConnectionState
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.frames import method_frame
+from node.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicNack,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    Method,
+)
+from node.catalogue.access import LoginRefused
+from node.catalogue.records import User
+from node.client.channel import Channel
+from node.client.client_session import MESSAGES, TOPOLOGY, ClientSession
+from node.client.confirms import Confirms
+from node.client.connection import Connection, ConnectionHost
+from node.client.endpoint import ClientEndpoint
+from node.client.login import log_in, open_vhost
+from node.client.method_stream import method_at
+from node.client.rights import Rights
+from node.client.sasl import Credentials
+from node.extension.protocol import Delivery, ProtocolConnection, ProtocolListener, Refusal
+from node.override import override
+from node.queue.content import decode_content
+from node.scheduling.timers import Timer
+
+_NO_FRAME_LIMIT: Final = 0
+_CHANNELS: Final = 2
+
+OnDone = Callable[[Refusal | None], None]
+
+
+class SessionConnection(Connection):
+    """A connection whose client speaks the protocol of a plug-in's listener.
+
+    plugin: the plug-in's name.
+    """
+
+    def __init__(
+        self,
+        broker: ConnectionHost,
+        peer: ClientEndpoint,
+        *,
+        plugin: str,
+        listener: ProtocolListener,
+        now: float,
+        on_change: Callable[[], None],
+    ) -> None:
+        super().__init__(broker, peer, now=now, on_change=on_change)
+        self._handshake = None
+        self.state = ConnectionState.AWAIT_START_OK
+        self.protocol = listener.protocol
+        self.plugin = plugin
+        self._login_name = listener.name
+        self._input: list[bytes] = []  # frames for the broker
+        self._is_reading = False  # the plug-in is given bytes: what it asks for is one batch
+        self._frames: list[bytes] = []  # of the broker, for the plug-in
+        self._frames_bytes = 0
+        self._last_words: Refusal | None = None
+        self._topology: deque[tuple[Method, OnDone]] = deque()
+        """Declarations that have no answer; the first one is on its way."""
+        self._started: dict[str, Callable[[], None]] = {}
+        self._stopped: dict[str, Callable[[], None]] = {}
+        self._unconfirmed: dict[int, Callable[[bool], None]] = {}
+        self._published = 0
+        self._timers: set[Timer] = set()
+        self._on_opened: OnDone = lambda refusal: None
+        self._was_refused = False
+        self._client: ProtocolConnection | None = None
+        session = ClientSession(self)
+        try:
+            self._client = listener.connection(session)
+        except Exception as error:  # noqa: BLE001 - whatever foreign code raises
+            self._fault("make a connection", error)
+
+    # --- the plug-in ---
+
+    def tell(self, action: str, call: Callable[..., None], *arguments: object) -> None:
+        """Call the plug-in; if it raises, end the connection."""
+        if self._client is None:
+            return
+        try:
+            call(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever foreign code raises
+            self._fault(action, error)
+
+    def _fault(self, action: str, error: Exception) -> None:
+        self._client = None
+        self.broker.exchange_types.failed(self.plugin, f"{action} for {self.name}", error)
+        self.finish()
+
+    # --- bytes ---
+
+    @override
+    def receive_data(self, data: bytes, now: float) -> None:
+        self.broker.now = now
+        received, reads = self.recv_oct + len(data), self.recv_cnt + 1
+        if self._client is not None:
+            self._is_reading = True
+            self.tell("read", self._client.received, data)
+            self._is_reading = False
+        self._pass_on()
+        self.recv_oct, self.recv_cnt = received, reads
+
+    def _pass_on(self) -> None:
+        """Have the broker take what the plug-in has asked for."""
+        if self._input:
+            frames, self._input = self._input, []
+            if self.state is ConnectionState.OPEN:
+                super().receive_data(b"".join(frames), self.broker.now)
+
+    def ask_broker(self, frames: bytes) -> None:
+        """Send frames to the broker: with all others of this read, or at the end of the turn."""
+        self._input.append(frames)
+        if not self._is_reading:
+            self.broker.has_output(self)
+
+    @override
+    def take_output(self) -> list[bytes]:
+        """Tell the plug-in what the broker has said, and return the bytes for the client.
+
+        The plug-in is told here, at the end of the turn, and not while the broker is at work: it may close the
+        connection, and a delivery has to be noted as one by then.
+        """
+        self._flush_confirms()
+        self._listen()
+        received, reads = self.recv_oct, self.recv_cnt
+        self._pass_on()
+        self.recv_oct, self.recv_cnt = received, reads
+        return super().take_output()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        if self.state is not ConnectionState.CLOSED:
+            super().send_parts([data], len(data))
+
+    @override
+    def send_parts(self, parts: list[bytes], size: int) -> None:
+        """Take frames of the broker, which are for the plug-in."""
+        if not self._frames:
+            self.broker.has_output(self)
+        self._frames += parts
+        self._frames_bytes += size
+
+    @override
+    def room_bytes(self) -> int:
+        return super().room_bytes() - self._frames_bytes
+
+    def _listen(self) -> None:
+        if not self._frames:
+            return
+        data = b"".join(self._frames)
+        self._frames, self._frames_bytes = [], 0
+        at, deliveries = 0, list[Delivery]()
+        while (sent := method_at(data, at)) is not None:
+            at = sent.end
+            if isinstance(sent.method, BasicDeliver):
+                self._collect(deliveries, sent.method, sent.content)
+                continue
+            self._deliver(deliveries)
+            self._heard(sent.channel, sent.method)
+        self._deliver(deliveries)
+        assert at == len(data), "the broker sends whole methods"
+
+    def _collect(self, deliveries: list[Delivery], method: BasicDeliver, content: bytes) -> None:
+        properties, body = decode_content(content)
+        deliveries.append(
+            Delivery(
+                method.consumer_tag,
+                method.delivery_tag,
+                method.exchange,
+                method.routing_key,
+                method.redelivered,
+                properties,
+                body,
+            )
+        )
+
+    def _deliver(self, deliveries: list[Delivery]) -> None:
+        if deliveries and self._client is not None:
+            self.tell("take messages", self._client.delivered, tuple(deliveries))
+        deliveries.clear()
+
+    def _heard(self, channel: int, method: Method) -> None:
+        match method:
+            case BasicAck() | BasicNack():
+                self._confirmed(method)
+            case BasicConsumeOk():
+                self._call("go on", self._started, method.consumer_tag)
+            case BasicCancelOk():
+                self._call("go on", self._stopped, method.consumer_tag)
+            case BasicCancel():
+                if self._client is not None:
+                    self.tell("take a cancel", self._client.cancelled, method.consumer_tag)
+            case ChannelClose() if channel == TOPOLOGY:
+                self.ask_broker(method_frame(TOPOLOGY, ChannelCloseOk()))
+                self.ask_broker(method_frame(TOPOLOGY, ChannelOpen()))
+                self._answered_topology(Refusal(method.reply_code, method.reply_text))
+            case ChannelClose():
+                self._end(Refusal(method.reply_code, method.reply_text))
+            case ChannelOpenOk():
+                pass
+            case _ if channel == TOPOLOGY:
+                self._answered_topology(None)
+
+    def _call(self, action: str, waiting: dict[str, Callable[[], None]], consumer: str) -> None:
+        on_done = waiting.pop(consumer, None)
+        if on_done is not None:
+            self.tell(action, on_done)
+
+    # --- the handshake ---
+
+    def log_in(self, user: str, password: bytes | None, on_done: OnDone) -> None:
+        """Log the client in."""
+        log_in(self, Credentials(user, password), self._login_name, partial(self._logged_in, user, on_done))
+
+    def _logged_in(self, claimed: str, on_done: OnDone, outcome: User | LoginRefused) -> None:
+        is_good = isinstance(outcome, User)
+        observer = self.broker.observer
+        self.broker.counters.count_login(self._login_name, is_good=is_good)
+        if isinstance(outcome, LoginRefused):
+            self._was_refused = True
+            observer.login_tried(self, claimed, outcome.reason)
+            observer.login_refused(self, self._login_name, outcome.reason)
+            self.tell("take a refused login", on_done, Refusal(ReplyCode.ACCESS_REFUSED, outcome.reason))
+            return
+        observer.login_tried(self, outcome.name, "")
+        self.user, self.auth_mechanism = outcome, self._login_name
+        self.state = ConnectionState.AWAIT_OPEN
+        self.tell("go on after a login", on_done, None)
+
+    def open(self, vhost: str, on_done: OnDone) -> None:
+        """Open a vhost for the user."""
+        assert self.state is ConnectionState.AWAIT_OPEN, "a vhost is opened once, after the login"
+        self._on_opened = on_done
+        try:
+            open_vhost(self, vhost, partial(self._has_opened, vhost, on_done))
+        except ProtocolError as error:
+            self._refuse_open(error, on_done)
+
+    def _refuse_open(self, error: ProtocolError, on_done: OnDone) -> None:
+        self.broker.observer.connection_failed(self, 0, error, "connection.open")
+        self.tell("take a refused vhost", on_done, Refusal(error.code, error.reply_text))
+
+    def _has_opened(self, vhost: str, on_done: OnDone, rights: Rights | None) -> None:
+        self.tune(channel_max=_CHANNELS, frame_max_bytes=_NO_FRAME_LIMIT, heartbeat_s=0)
+        self.capabilities = frozenset({"consumer_cancel_notify"})
+        self.opened(vhost, rights)
+        for number in (MESSAGES, TOPOLOGY):
+            self.channels[number] = channel = Channel(number, self)
+            self.broker.observer.channel_opened(channel)
+        self.channels[MESSAGES].confirms = Confirms()
+        self.tell("go on after an open", on_done, None)
+
+    # --- declarations ---
+
+    def ask_topology(self, method: Method, on_done: OnDone) -> None:
+        """Carry out a declaration, after those before it."""
+        self._topology.append((method, on_done))
+        if len(self._topology) == 1:
+            self.ask_broker(method_frame(TOPOLOGY, method))
+
+    def _answered_topology(self, refusal: Refusal | None) -> None:
+        _, on_done = self._topology.popleft()
+        if self._topology:
+            self.ask_broker(method_frame(TOPOLOGY, self._topology[0][0]))
+        self.tell("go on after a declaration", on_done, refusal)
+
+    # --- messages ---
+
+    def publish(self, frames: bytes, on_confirm: Callable[[bool], None] | None) -> None:
+        """Publish a message."""
+        self._published += 1
+        if on_confirm is not None:
+            self._unconfirmed[self._published] = on_confirm
+        self.ask_broker(frames)
+
+    def _confirmed(self, method: BasicAck | BasicNack) -> None:
+        is_safe = isinstance(method, BasicAck)
+        last = method.delivery_tag
+        if not method.multiple:
+            on_confirm = self._unconfirmed.pop(last, None)
+            if on_confirm is not None:
+                self.tell("take a confirm", on_confirm, is_safe)
+            return
+        while self._unconfirmed and (first := next(iter(self._unconfirmed))) <= last:
+            self.tell("take a confirm", self._unconfirmed.pop(first), is_safe)
+
+    def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
+        """Have messages delivered."""
+        self._started[consumer] = on_done
+        self.ask_broker(frames)
+
+    def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
+        """Have no more messages delivered."""
+        self._stopped[consumer] = on_done
+        self.ask_broker(frames)
+
+    # --- timers ---
+
+    @property
+    def now(self) -> float:
+        """The broker's clock."""
+        return self.broker.now
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call the plug-in back, unless the connection is gone by then. Returns: a function that cancels it."""
+
+        def due(now: float) -> None:
+            self._timers.discard(timer)
+            self.tell("do what it planned", callback)
+
+        def cancel() -> None:
+            self._timers.discard(timer)
+            timer.cancel()
+
+        timer = self.broker.timers.at(self.broker.now + seconds, due)
+        self._timers.add(timer)
+        return cancel
+
+    # --- the end ---
+
+    def end_in_order(self) -> None:
+        """Close the connection when all output is sent; after a refused login only after a pause."""
+        if self._was_refused and self.state is ConnectionState.AWAIT_START_OK:
+            self.fall_silent()
+        elif not self.is_finished:
+            self.finish()
+
+    def _end(self, reason: Refusal) -> None:
+        """End the connection for a refusal, or for a reason of ours."""
+        if self._client is not None:
+            self.tell("take a refusal", self._client.ended, reason)
+        self.finish()
+
+    @override
+    def send_close(self, error: ProtocolError) -> None:
+        self._last_words = Refusal(error.code, error.reply_text)
+
+    @override
+    def fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
+        if self.state is ConnectionState.AWAIT_OPEN:  # the auth backend has refused the vhost
+            self._refuse_open(error, self._on_opened)
+            return
+        super().fail(error, channel, method)
+        words, self._last_words = self._last_words, None
+        if words is not None:
+            self._end(words)
+
+    @override
+    def finish(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self._input.clear()
+        super().finish()
+
+    @override
+    def lost(self, now: float) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        super().lost(now)
+        self._frames.clear()
+        if self._client is not None:
+            self.tell("take its end", self._client.lost)
+        self._client = None

@@ -1,0 +1,227 @@
+"""The interface of plug-ins that speak another protocol: a listener, its connections, and the session of each.
+
+The node accepts sockets, with TLS, the PROXY protocol and its limits, and makes a `ProtocolConnection` for each. That
+reads bytes and asks its `Session` for what the client wants; the session follows AMQP's rules for permissions,
+confirms, alarms and flow. While the client is held back, nothing is read, and what was asked is carried out in order.
+
+    socket ─► received(bytes) ─► session.publish, consume, ack …
+    socket ◄─ session.write(bytes) ◄─ delivered, answers
+
+All methods are called on the node's loop: they must not wait. What a connection asks for in one `received` is carried
+out as one batch, and messages of one delivery come together.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, NamedTuple, Protocol
+
+from node.amqp.field_table import Table
+from node.amqp.properties import Properties
+from node.extension.setting import Setting, Settings
+
+TCP_LISTENER: Final = "listeners.tcp.default"
+"""The setting of each plug-in with a listener that says where it listens."""
+
+SSL_LISTENER: Final = "listeners.ssl.default"
+"""The same, with TLS."""
+
+NO_LISTENER: Final = "none"
+
+
+class Peer(NamedTuple):
+    """The client's end.   address, local: `IP:PORT`.   certificate_user: the name that a certificate proves."""
+
+    address: str
+    local: str
+    is_tls: bool
+    certificate_user: str | None
+
+
+class Refusal(NamedTuple):
+    """The node's refusal.   code: AMQP's, such as 403 or 404.   text: AMQP's."""
+
+    code: int
+    text: str
+
+
+class Delivery(NamedTuple):
+    """A message for a consumer.   tag: for `ack` and `nack`."""
+
+    consumer: str
+    tag: int
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    properties: Properties
+    body: bytes
+
+
+class Session(Protocol):
+    """The node, as one client of another protocol uses it.
+
+    Answers come by callbacks, at once or later, each once, and none after the connection is gone. `log_in` comes first,
+    then `open`, then all else. Declarations are carried out in their order, beside messages: what needs a queue or a
+    binding waits for its answer. Texts of names are at most 255 bytes.
+    """
+
+    @property
+    def peer(self) -> Peer:
+        """The client's end."""
+
+    @property
+    def now(self) -> float:
+        """The node's clock, in seconds; it is monotonic."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the client, at the end of the turn."""
+
+    def close(self) -> None:
+        """Close the connection when all that was written is sent."""
+
+    def name_client(self, name: str) -> None:
+        """Show operators the name that the client gave itself."""
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back in so many seconds, unless the connection is gone. Returns: a function that cancels it."""
+
+    def log_in(self, user: str, password: bytes | None, on_done: Callable[[Refusal | None], None]) -> None:
+        """Log the client in.   password: None if a certificate proved the name."""
+
+    def open(self, vhost: str, on_done: Callable[[Refusal | None], None]) -> None:
+        """Open a vhost for the user."""
+
+    def declare_queue(
+        self,
+        queue: str,
+        on_done: Callable[[Refusal | None], None],
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        """Declare a queue. One that is there already must be alike."""
+
+    def declare_exchange(
+        self,
+        exchange: str,
+        type_: str,
+        on_done: Callable[[Refusal | None], None],
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        """Declare an exchange. One that is there already must be alike."""
+
+    def delete_queue(self, queue: str, on_done: Callable[[Refusal | None], None]) -> None:
+        """Delete a queue; one that is not there is deleted."""
+
+    def bind(
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        on_done: Callable[[Refusal | None], None],
+        arguments: Table | None = None,
+    ) -> None:
+        """Bind a queue to an exchange."""
+
+    def unbind(
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        on_done: Callable[[Refusal | None], None],
+        arguments: Table | None = None,
+    ) -> None:
+        """Remove a binding; one that is not there is removed."""
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Properties,
+        body: bytes,
+        on_confirm: Callable[[bool], None] | None = None,
+    ) -> None:
+        """Publish a message.   on_confirm: called with True once it is as safe as a confirmed message, False if not."""
+
+    def consume(
+        self,
+        queue: str,
+        consumer: str,
+        on_done: Callable[[], None],
+        *,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        prefetch: int = 0,
+        arguments: Table | None = None,
+    ) -> None:
+        """Have messages of a queue delivered.   consumer: a tag that no other consumer of the session has.
+
+        prefetch: how many may be unsettled at a time; 0: any number.
+        """
+
+    def cancel(self, consumer: str, on_done: Callable[[], None]) -> None:
+        """Have no more messages delivered to a consumer."""
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        """Settle a delivery, or all up to it: its messages leave the queue."""
+
+    def nack(self, tag: int, *, requeue: bool, multiple: bool = False) -> None:
+        """Give a delivery back to its queue, or have it dead-lettered or dropped."""
+
+
+class ProtocolConnection(ABC):
+    """One client of another protocol; a plug-in derives its own from it."""
+
+    @abstractmethod
+    def received(self, data: bytes) -> None:
+        """Take bytes from the client, as they came."""
+
+    @abstractmethod
+    def delivered(self, deliveries: Sequence[Delivery]) -> None:
+        """Take messages of consumers, at least one."""
+
+    def cancelled(self, consumer: str) -> None:
+        """Note that a consumer has ended, as its queue is gone."""
+        return
+
+    def ended(self, reason: Refusal) -> None:
+        """Write the last words: a refused publish, consume or settlement, or the node, ends the connection."""
+        return
+
+    def lost(self) -> None:
+        """Note that the socket is gone. The session does nothing more."""
+        return
+
+
+class ProtocolListener(ABC):
+    """A protocol with a port of its own; a plug-in derives its own from it.
+
+    name: of the listener, in small letters.   protocol: as operators see it, such as `MQTT 3.1.1`.
+    default_port: where it listens unless the setting `listeners.tcp.default` says `PORT`, `IP:PORT` or `none`.
+    The setting `listeners.ssl.default` opens a listener with TLS, with the node's certificate.
+    There is one object on each node while the plug-in is enabled.
+    """
+
+    name: ClassVar[str]
+    protocol: ClassVar[str]
+    default_port: ClassVar[int]
+
+    @classmethod
+    def port_settings(cls) -> tuple[Setting, Setting]:
+        """Return the settings of the ports, which every plug-in with a listener has."""
+        return (
+            Setting(TCP_LISTENER, str(cls.default_port), "PORT or IP:PORT; none: no listener"),
+            Setting(SSL_LISTENER, NO_LISTENER, "the same, with TLS"),
+        )
+
+    def __init__(self, settings: Settings) -> None:
+        """Make the listener.   settings: those of the plug-in, by their keys."""
+        self.settings = settings
+
+    @abstractmethod
+    def connection(self, session: Session) -> ProtocolConnection:
+        """Return the connection of a new client."""

@@ -1,0 +1,304 @@
+"""Clients of a plug-in's protocol: AMQP's rules hold for them, and the plug-in's faults cost one connection."""
+
+import pytest
+
+from node.amqp.methods import BasicPublish
+from node.amqp.properties import Properties
+from node.catalogue.commands import DeclareQueue, DeleteQueue, SetPermission
+from node.client.session import SessionConnection
+from node.extension.protocol import ProtocolConnection, Refusal, Session
+from node.queue.intake import Publisher, Targets
+from node.queue.run import Batch
+from tests.kit.world import World
+from tests.node.client.held_authority import USER, HeldAuthority
+from tests.node.client.told_protocol import REMOTE, ToldClient, ToldListener
+
+PLAIN = Properties()
+
+
+def with_queue(name: str = "q") -> World:
+    """Return a world with a queue."""
+    world = World()
+    world.submit(DeclareQueue("/", name, "0" * 32))
+    return world
+
+
+# --- login ---
+
+
+def test_a_client_logs_in_and_opens_a_vhost() -> None:
+    client = ToldClient(World())
+    client.session.log_in("guest", b"guest", client.plugged.done)
+    client.session.open("/", client.plugged.done)
+    assert client.told() == ["done", "done"]
+    connection = client.connection
+    assert (connection.user_name, connection.vhost, connection.protocol) == ("guest", "/", "TOLD 1")
+    assert connection.broker.connection_count("/", None) == 1  # type: ignore[attr-defined]
+    assert connection.broker.counters.auth_attempts["told"].succeeded == 1
+
+
+def test_a_wrong_password_is_refused_and_the_socket_stays_for_a_pause() -> None:
+    client = ToldClient(World())
+    client.session.log_in("guest", b"wrong", client.plugged.done)
+    (refusal,) = client.told()
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == 403
+    client.session.write(b"no")
+    client.session.close()
+    client.world.settle()
+    assert client.written == b"no"
+    client.world.advance(2.9)
+    assert not client.is_reset
+    client.world.advance(0.2)
+    assert client.is_reset
+
+
+def test_guest_is_refused_from_elsewhere() -> None:
+    client = ToldClient(World(), REMOTE)
+    client.session.log_in("guest", b"guest", client.plugged.done)
+    assert client.told() == [Refusal(403, "user 'guest' can only connect via localhost")]
+
+
+def test_a_vhost_may_be_refused_and_another_one_opened() -> None:
+    client = ToldClient(World())
+    client.session.log_in("guest", b"guest", client.plugged.done)
+    client.session.open("nowhere", client.plugged.done)
+    _, refusal = client.told()
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == 530
+    client.session.open("/", client.plugged.done)
+    assert client.told() == ["done"]
+
+
+def test_a_client_that_does_not_log_in_in_time_is_reset() -> None:
+    client = ToldClient(World())
+    client.world.advance(10.1)
+    assert client.is_reset
+    assert client.told() == ["lost"]
+
+
+def test_auth_backends_are_asked_for_these_clients_too() -> None:
+    world, authority = with_queue(), HeldAuthority()
+    world.broker.authority = authority
+    client = ToldClient(world)
+    client.session.log_in("ada", b"secret", client.plugged.done)
+    assert not client.connection.is_reading
+    authority.answer(USER)
+    assert client.told() == ["done"]
+    client.session.open("/", client.plugged.done)
+    authority.answer(False)
+    (refusal,) = client.told()
+    assert isinstance(refusal, Refusal)
+    client.session.open("/", client.plugged.done)
+    authority.answer(True)
+    assert client.told() == ["done"]
+    client.session.publish("", "q", PLAIN, b"m", client.plugged.confirmed)
+    assert client.told() == []
+    authority.answer(True)
+    assert client.told() == ["confirmed"]
+
+
+# --- declarations ---
+
+
+def test_declarations_are_carried_out_in_their_order_and_a_refusal_harms_no_other() -> None:
+    client = ToldClient.opened(World())
+    done = client.plugged.done
+    client.session.declare_queue("q", done, durable=True)
+    client.session.declare_exchange("", "direct", done)
+    client.session.declare_exchange("e", "topic", done)
+    client.session.bind("q", "e", "a.#", done)
+    client.session.bind("missing", "e", "a.#", done)
+    told = client.told()
+    assert [each if each == "done" else each.code for each in told] == ["done", 403, "done", "done", 404]  # type: ignore[attr-defined]
+    client.session.publish("e", "a.b", PLAIN, b"late")
+    client.world.settle()
+    assert client.world.queue("q").backlog.count == 1
+    client.session.unbind("q", "e", "a.#", done)
+    client.session.delete_queue("q", done)
+    assert client.told() == ["done", "done"]
+    assert client.world.queue_names == set()
+
+
+# --- publishing ---
+
+
+def test_messages_of_one_read_are_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = with_queue()
+    client = ToldClient.opened(world)
+    runs: list[int] = []
+    take = world.broker.intake.publish
+
+    def noted(batch: Batch, targets: Targets, publisher: Publisher | None) -> None:
+        runs.append(len(batch.contents))
+        take(batch, targets, publisher)
+
+    monkeypatch.setattr(world.broker.intake, "publish", noted)
+
+    def publish(data: bytes) -> None:
+        for body in data.split():
+            client.session.publish("", "q", PLAIN, body, client.plugged.confirmed)
+
+    client.plugged.on_read = publish
+    client.feed(b"a b c")
+    assert runs == [3]
+    assert client.told() == [b"a b c", "confirmed", "confirmed", "confirmed"]
+    assert client.connection.recv_oct == 5
+
+
+def test_a_refused_publish_ends_the_connection_with_the_plugins_last_words() -> None:
+    world = with_queue()
+    world.submit(SetPermission("/", "guest", ".*", "^$", ".*"))
+    client = ToldClient.opened(world)
+    client.session.publish("", "q", PLAIN, b"m")
+    refusal, lost = client.told()
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == 403
+    assert lost == "lost"
+    assert client.written == b"bye"
+    assert client.is_reset
+
+
+def test_a_publisher_is_held_back_by_an_alarm() -> None:
+    world = with_queue()
+    client = ToldClient.opened(world)
+    world.broker.alarms.set("memory", "rabbit@localhost")
+    client.plugged.on_read = lambda data: client.session.publish("", "q", PLAIN, data)
+    client.feed(b"m")
+    world.settle()
+    assert not client.connection.is_reading
+    assert world.queue("q").backlog.count == 0
+    world.broker.alarms.clear("memory", "rabbit@localhost")
+    world.settle()
+    assert client.connection.is_reading
+    assert world.queue("q").backlog.count == 1
+
+
+# --- consuming ---
+
+
+def publish(world: World, *bodies: bytes) -> None:
+    publisher = world.client()
+    for body in bodies:
+        publisher.send(1, BasicPublish(routing_key="q"), body, Properties(message_id="id"))
+    world.settle()
+
+
+def test_messages_are_delivered_together_and_settled() -> None:
+    world = with_queue()
+    publish(world, b"a", b"b", b"c")
+    client = ToldClient.opened(world)
+    client.session.consume("q", "c1", lambda: client.plugged.log.append("consuming"), prefetch=2)
+    assert client.told() == ["consuming", [b"a", b"b"]]
+    first = client.plugged.deliveries[0]
+    assert (first.consumer, first.exchange, first.routing_key, first.redelivered) == ("c1", "", "q", False)
+    assert first.properties.message_id == "id"
+    client.session.ack(first.tag)
+    assert client.told() == [[b"c"]]
+    client.session.nack(2, requeue=True)
+    assert client.told() == [[b"b"]]
+    assert client.plugged.deliveries[-1].redelivered
+    client.session.cancel("c1", lambda: client.plugged.log.append("cancelled"))
+    client.session.ack(4, multiple=True)
+    assert client.told() == ["cancelled"]
+    queue = world.queue("q")
+    assert (queue.backlog.count, queue.unacked_count) == (0, 0)
+
+
+def test_a_consumer_is_told_that_its_queue_is_gone() -> None:
+    world = with_queue()
+    client = ToldClient.opened(world)
+    client.session.consume("q", "c1", lambda: None)
+    client.told()
+    world.submit(DeleteQueue("/", "q"))
+    assert client.told() == ["cancelled c1"]
+
+
+def test_what_is_not_settled_goes_back_when_the_client_is_lost() -> None:
+    world = with_queue()
+    publish(world, b"a")
+    client = ToldClient.opened(world)
+    client.session.consume("q", "c1", lambda: None)
+    client.told()
+    client.lose()
+    assert client.told() == ["lost"]
+    assert world.queue("q").backlog.count == 1
+    client.session.ack(1)
+    client.session.write(b"too late")
+    world.settle()
+
+
+# --- the end ---
+
+
+def test_the_plugin_says_its_last_words_when_the_node_closes_the_connection() -> None:
+    client = ToldClient.opened(World())
+    client.connection.force_close("shutdown")
+    told = client.told()
+    assert told == [Refusal(320, "CONNECTION_FORCED - shutdown"), "lost"]
+    assert client.written == b"bye"
+
+
+def test_timers_are_kept_until_the_client_is_gone() -> None:
+    client = ToldClient.opened(World())
+    log = client.plugged.log
+    client.session.after(1.0, lambda: log.append("one"))
+    cancel = client.session.after(2.0, lambda: log.append("two"))
+    client.session.after(3.0, lambda: log.append("three"))
+    client.world.advance(1.5)
+    cancel()
+    client.world.advance(1.0)
+    assert client.plugged.log == ["one"]
+    client.lose()
+    client.world.advance(1.0)
+    assert client.told() == ["one", "lost"]
+
+
+@pytest.mark.parametrize("place", ["read", "callback", "delivery", "timer"])
+def test_an_exception_in_the_plugin_ends_its_connection_only(place: str) -> None:
+    world = with_queue()
+    other = ToldClient.opened(world)
+    client = ToldClient.opened(world)
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("a bug")
+
+    if place == "read":
+        client.plugged.on_read = fail
+        client.feed(b"x")
+    elif place == "callback":
+        client.session.declare_queue("new", fail)
+    elif place == "delivery":
+        client.plugged.delivered = fail  # type: ignore[method-assign]
+        client.session.consume("q", "c1", lambda: None)
+        publish(world, b"m")
+    else:
+        client.session.after(1.0, fail)
+        world.advance(1.1)
+    world.settle()
+    assert client.is_reset
+    assert world.broker.exchange_types.failures["told"] == 1
+    assert not other.is_reset
+    if place == "delivery":
+        assert world.queue("q").backlog.count == 1, "the message went back"
+
+
+def test_a_listener_that_makes_no_connection_costs_one_socket() -> None:
+    class Broken(ToldListener):
+        def connection(self, session: Session) -> ProtocolConnection:
+            raise KeyError("a bug")
+
+    world = World()
+    connection = SessionConnection(
+        world.broker, REMOTE, plugin="told", listener=Broken(), now=world.now, on_change=lambda: None
+    )
+    assert connection.is_finished
+    assert world.broker.exchange_types.failures["told"] == 1
+
+
+def test_a_plugin_that_publishes_before_it_has_opened_a_vhost_publishes_nothing() -> None:
+    world = with_queue()
+    client = ToldClient(world)
+    client.session.publish("", "q", PLAIN, b"m")
+    world.settle()
+    assert world.queue("q").backlog.count == 0
