@@ -206,17 +206,18 @@ class Connection(BaseConnection):
             self.read_on()
 
     def _has_to_ask(self, channel: int, method_frame: bytes) -> bool:
-        """Ask a backend whether a publish is allowed, unless the answer is known. True: it was asked."""
+        """Ask a backend whether a publish is allowed, unless the answer is known. True: it has not answered yet."""
         publish = self._admit(channel, method_frame[7:-1])
         if publish is None or self.rights is None:
             return False
         assert isinstance(publish, BasicPublish)
         exchange = self.broker.catalogue.exchange(self.vhost, publish.exchange)
         is_topic = exchange is not None and exchange.type == "topic"
-        question = self.rights.unanswered(publish.exchange, publish.routing_key, is_topic=is_topic)
-        if question is None:
-            return False
-        self.ask(partial(self.rights.ask, question), lambda is_allowed: None)
+        while not self._asking.is_on:  # an answer that is remembered comes at once
+            question = self.rights.unanswered(publish.exchange, publish.routing_key, is_topic=is_topic)
+            if question is None:
+                return False
+            self.ask(partial(self.rights.ask, question), lambda is_allowed: None)
         return True
 
     # --- the handshake ---

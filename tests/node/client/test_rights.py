@@ -265,6 +265,18 @@ def test_publishes_wait_for_the_first_answer_and_then_for_none() -> None:
     assert acked[-1].delivery_tag == 4
 
 
+def test_an_answer_that_is_remembered_holds_up_nothing() -> None:
+    authority = HeldAuthority()
+    client = opened(authority)
+    authority.remembers = True
+    client.publish(1, "k", b"a", b"b", exchange="t")  # two questions
+    assert client.connection.is_reading
+    assert client.world.queue("q").backlog.count == 2
+    assert client.ask(1, QueueDeclare(queue="new")) == QueueDeclareOk("new", 0, 0)
+    client.publish(1, "new", b"c")
+    assert client.world.queue("new").backlog.count == 1
+
+
 def test_a_refused_publish_closes_its_channel_and_nothing_is_enqueued() -> None:
     authority = HeldAuthority()
     client = opened(authority)
