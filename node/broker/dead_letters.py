@@ -2,17 +2,29 @@
 
 On this node the order of disk writes ensures that one of the two queues has a message; another node, or a queue's
 mirrors, must answer first. A broker with a meter counts those that no queue has in the end
-(`node.broker.letter_fates`). Source: amqp-behaviour §5.5.
+(`node.broker.letter_fates`). Those of queues with the strategy `at-least-once` go another way
+(`node.broker.safe_letters`). Source: amqp-behaviour §5.5.
 """
+
+from collections.abc import Iterator
 
 from node.broker.forwarding import Forwarding, ForwardingHost
 from node.broker.letter_fates import LetterFates
+from node.broker.safe_letters import SafeLetters
 from node.client.counters import AT_MOST_ONCE, DISABLED
 from node.override import override
-from node.queue.dead_letter import NO_EXCHANGE, NO_ROUTE, Death, dead_copy, dead_envelope, is_cycle
+from node.queue.dead_letter import (
+    NO_EXCHANGE,
+    NO_ROUTE,
+    REJECTED,
+    Death,
+    dead_copy,
+    dead_envelope,
+    is_cycle,
+)
 from node.queue.live_queue import LiveQueue
 from node.queue.pending_publish import PendingPublish
-from node.queue.queue import REJECTED, Queue
+from node.queue.queue import Queue
 from node.queue.run import Batch, Run
 
 
@@ -23,11 +35,43 @@ class DeadLetters(Forwarding[Death]):
         super().__init__(broker)
         self._fates: dict[PendingPublish, LetterFates] = {}
         """What became of the messages on their way, in a broker with a meter."""
+        self.safe = SafeLetters(broker, self._add_at_most_once)
+        """Those that no target may miss."""
 
     def add(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         """Add messages that left a queue. The queue forgets them when they are published, or at once if they go
         nowhere.
         """
+        if queue.settings.keeps_dead_letters:
+            self.safe.add(queue, run, reason)
+        else:
+            self._add_at_most_once(queue, run, reason, now)
+
+    @property
+    @override
+    def has_work(self) -> bool:
+        return super().has_work or self.safe.has_work
+
+    @override
+    def turn(self) -> None:
+        if super().has_work:
+            super().turn()
+        if self.safe.has_work:
+            self.safe.turn()
+
+    @override
+    def all_unsettled(self) -> Iterator[tuple[Run, Queue]]:
+        yield from super().all_unsettled()
+        yield from self.safe.all_unsettled()
+
+    @override
+    def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
+        runs = super().unsettled(queue, take=take)
+        if take:
+            self.safe.unsettled(queue, take=True)
+        return runs
+
+    def _add_at_most_once(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         broker, record = self._broker, queue.record
         exchange = queue.settings.dead_letter_exchange
         is_dropped = exchange is None or broker.catalogue.exchange(record.vhost, exchange) is None

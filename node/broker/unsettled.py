@@ -2,7 +2,8 @@
 
     queue ─► unacked of a channel, open transaction ─┐
           ─► unacked of another node's proxy ────────┼─ unsettled ─► a copy of the queue, or its next master
-          ─► dead letters, delayed messages ─────────┘
+          ─► dead letters, delayed messages ─────────┤
+          ─► messages that wait to be ready again ───┘
 Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8; amqp-behaviour §7.6.
 """
 
@@ -27,6 +28,8 @@ def unsettled(broker: "Broker", queue: Queue, *, take: bool = False) -> list[Run
     runs = broker.dead_letters.unsettled(queue, take=take) + broker.delayed.unsettled(queue, take=take)
     if broker.peers is not None:
         runs += broker.peers.unsettled(queue, take=take)
+    if queue.retries is not None:
+        runs += queue.retries.runs()
     if not queue.unacked_count:
         return runs
     for channel in broker.channels:

@@ -1,7 +1,8 @@
 """Arguments of queue.declare, exchange.declare and basic.consume: which are accepted, and which count as equal.
 
 Each queue type knows a list of keys. A key that only other types know is refused, a key that no type knows is
-kept and ignored. Faults are reported in RabbitMQ's order, so that the client is told of the same one of several.
+kept and ignored. `x-delivery-limit` is also for classic queues here, and `x-delayed-retry-…` are from RabbitMQ 4.3.
+Faults are reported in RabbitMQ's order, so that the client is told of the same one of several.
 
 Values compare and print as Erlang terms, because clients and their tests match on the texts: see `comparable`
 and `print_value`.
@@ -18,7 +19,9 @@ from node.amqp.constants import ReplyCode
 from node.amqp.erlang import binary_literal, string_literal
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, Table, longstr, type_name
+from node.catalogue.delayed import DELAY_MAX_MS
 from node.catalogue.names import resource
+from node.catalogue.policy import RETRY_TYPES
 from node.catalogue.records import Exchange, QueueRecord, QueueType
 
 EXPIRY_MAX_MS: Final = 315_360_000_000
@@ -31,6 +34,13 @@ DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 QUEUE_TYPE: Final = "x-queue-type"
 
 _INTEGERS: Final = frozenset("bBsuIil")
+
+_RETRY_KEYS: Final = (
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-delayed-retry-multiplier",
+)
 
 # The keys of each queue type, in the order in which a redeclaration compares them.
 _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -48,6 +58,8 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-single-active-consumer",
         "x-queue-type",
         "x-queue-master-locator",
+        "x-delivery-limit",
+        *_RETRY_KEYS,
     ),
     "quorum": (
         "x-dead-letter-exchange",
@@ -65,6 +77,7 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-delivery-limit",
         "x-message-ttl",
         "x-queue-leader-locator",
+        *_RETRY_KEYS,
     ),
     "stream": (
         "x-max-length-bytes",
@@ -426,6 +439,12 @@ _QUEUE_CHECKS: Final[dict[str, _Check]] = {
     "x-queue-type": _one_of(frozenset(name.encode() for name in _QUEUE_KEYS), _unsupported("type")),
     "x-quorum-initial-group-size": _positive,
     "x-queue-leader-locator": _one_of(_LEADER_LOCATORS, lambda _: "invalid_queue_locator_arg"),
+    "x-delayed-retry-type": _one_of(
+        frozenset(word.encode() for word in RETRY_TYPES), lambda _: "invalid_delayed_retry_type"
+    ),
+    "x-delayed-retry-min": _up_to(DELAY_MAX_MS, "value_too_large", _positive),
+    "x-delayed-retry-max": _up_to(DELAY_MAX_MS, "value_too_large", _positive),
+    "x-delayed-retry-multiplier": _positive,
 }
 _CONSUMER_CHECKS: Final[dict[str, _Check]] = {
     "x-priority": _integer,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from node.amqp.field_table import Table
+from node.catalogue.delayed import DELAY_MAX_MS
 from node.catalogue.linear_pattern import Matcher
 from node.catalogue.patterns import PatternInvalid, compile_pattern, encode_name
 from node.catalogue.records import Json, JsonObject, Policy, QueueType, ResourceKind
@@ -31,6 +32,12 @@ SMALLEST_WINS: Final = frozenset(
 )
 """Keys of which the smallest value of argument, policy and operator policy counts; operator policies have no others."""
 
+RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
+"""Which messages that come back wait before they are ready again, as RabbitMQ 4.3 names it.
+
+failed: those that a client returned (nack, reject, recover).   returned: those of a client that is gone.
+"""
+
 WHEN_SYNCED: Final = "when-synced"
 SYNC_BATCH_SIZE: Final = 4096
 """The default of `ha-sync-batch-size`, in messages."""
@@ -42,7 +49,6 @@ _UNSUPPORTED: Final[dict[QueueType, frozenset[str]]] = {
             "stream-max-segment-size-bytes",
             "queue-leader-locator",
             "initial-cluster-size",
-            "delivery-limit",
             "dead-letter-strategy",
         }
     ),
@@ -165,7 +171,8 @@ class QueueSettings:
     """The settings of one queue, resolved from its arguments and policies. None: unset.
 
     message_ttl, expires: milliseconds.   max_priority, single_active_consumer: by argument only.
-    delivery_limit, dead_letter_strategy: of quorum queues only.
+    dead_letter_strategy: of quorum queues only.
+    delayed_retry_...: min and max in milliseconds; multiplier: None: the delay grows by min each time.
     ha_...: of mirrored queues (§9.3), by policy only. ha_params: how many copies, or the names of nodes.
     ha_confirm: the copies that a confirm waits for.   ha_slow_mirror: the treatment of a mirror that doesn't keep up
         (reliability §4.9).
@@ -182,6 +189,10 @@ class QueueSettings:
     max_priority: int | None = None
     single_active_consumer: bool = False
     delivery_limit: int | None = None
+    delayed_retry_type: str = "disabled"
+    delayed_retry_min: int | None = None
+    delayed_retry_max: int = DELAY_MAX_MS
+    delayed_retry_multiplier: int | None = None
     queue_mode: str = "default"
     queue_version: int = 1
     queue_master_locator: str | None = None
@@ -193,6 +204,29 @@ class QueueSettings:
     ha_promote_on_failure: str = WHEN_SYNCED
     ha_confirm: str = "all"
     ha_slow_mirror: str = "evict"
+
+    def delays_retries(self, *, is_asked: bool) -> bool:
+        """Return True if messages that came back wait before they are ready again.
+
+        is_asked: a client returned them; False: it is gone.
+        """
+        kind = self.delayed_retry_type
+        if kind == "disabled" or self.delayed_retry_min is None:
+            return False
+        return kind == "all" or kind == ("failed" if is_asked else "returned")
+
+    @property
+    def keeps_dead_letters(self) -> bool:
+        """True if a dead letter stays in the queue until its targets have it.
+
+        As in RabbitMQ, `at-least-once` needs a dead-letter exchange, and the overflow `reject-publish`: a queue that
+        drops messages for its length would lose the letters that it keeps.
+        """
+        return (
+            self.dead_letter_strategy == "at-least-once"
+            and self.dead_letter_exchange is not None
+            and self.overflow == "reject-publish"
+        )
 
 
 def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSettings:
@@ -215,6 +249,10 @@ def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSetting
         single_active_consumer="x-single-active-consumer" in arguments
         and arguments["x-single-active-consumer"].value is True,
         delivery_limit=_smaller(arguments, definition, "delivery-limit"),
+        delayed_retry_type=_text(arguments, definition, "delayed-retry-type") or "disabled",
+        delayed_retry_min=_first_number(arguments, definition, "delayed-retry-min"),
+        delayed_retry_max=_first_number(arguments, definition, "delayed-retry-max") or DELAY_MAX_MS,
+        delayed_retry_multiplier=_first_number(arguments, definition, "delayed-retry-multiplier"),
         queue_mode=_text(arguments, definition, "queue-mode") or "default",
         queue_version=version if version is not None else _number(definition.get("queue-version")) or 1,
         queue_master_locator=_text(arguments, definition, "queue-master-locator"),
@@ -241,6 +279,11 @@ def alternate_exchange(arguments: Table, effective: EffectivePolicy) -> str | No
 def _smaller(arguments: Table, definition: JsonObject, key: str) -> int | None:
     candidates = (_argument_number(arguments, key), _number(definition.get(key)))
     return min((number for number in candidates if number is not None), default=None)
+
+
+def _first_number(arguments: Table, definition: JsonObject, key: str) -> int | None:
+    number = _argument_number(arguments, key)
+    return _number(definition.get(key)) if number is None else number
 
 
 def _argument_number(arguments: Table, key: str) -> int | None:

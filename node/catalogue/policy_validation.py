@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from node.catalogue.delayed import DELAY_MAX_MS
 from node.catalogue.parameter_validation import (
     check_number,
     check_object,
@@ -16,7 +17,7 @@ from node.catalogue.parameter_validation import (
     pairs,
     term,
 )
-from node.catalogue.policy import SMALLEST_WINS
+from node.catalogue.policy import RETRY_TYPES, SMALLEST_WINS
 from node.catalogue.records import Json
 
 _STREAM_SEGMENT_BYTES_MAX: Final = 3_000_000_000
@@ -101,6 +102,10 @@ def _is_segment_size(value: Json) -> bool:
     return isinstance(value, int) and is_integer(value) and 0 <= value <= _STREAM_SEGMENT_BYTES_MAX
 
 
+def _is_delay(value: Json) -> bool:
+    return isinstance(value, int) and is_integer(value) and 1 <= value <= DELAY_MAX_MS
+
+
 _ANYTHING: Final[_Rule] = (lambda _value: True, "")
 
 _RULES: Final[dict[str, _Rule]] = {
@@ -125,6 +130,10 @@ _RULES: Final[dict[str, _Rule]] = {
         "is not a valid overflow value",
     ),
     "delivery-limit": (_at_least(0), "is not a valid delivery limit"),
+    "delayed-retry-type": (_one_of(*RETRY_TYPES), "is not a valid delayed retry type"),
+    "delayed-retry-min": (_is_delay, "is not a valid delayed retry minimum"),
+    "delayed-retry-max": (_is_delay, "is not a valid delayed retry maximum"),
+    "delayed-retry-multiplier": (_at_least(1), "is not a valid delayed retry multiplier"),
     "max-age": (_is_max_age, "is not a valid max age"),
     "queue-leader-locator": (
         _one_of("client-local", "balanced", "random", "least-leaders"),

@@ -14,10 +14,17 @@ from typing import Final
 
 DISABLED: Final = "disabled"
 AT_MOST_ONCE: Final = "at_most_once"
+AT_LEAST_ONCE: Final = "at_least_once"
 """The fate of a message that left its queue without being acknowledged.
 
 DISABLED: it was dropped, as the queue has no dead-letter exchange that exists. AT_MOST_ONCE: it is published there.
+AT_LEAST_ONCE: it is published there until all targets have it.
 """
+
+CONFIRMED: Final = "confirmed"
+RETRIED: Final = "retried"
+"""What is counted beside the reasons, of dead letters that go at least once: all targets have them, a further
+attempt."""
 
 AMQP: Final = "amqp091"
 """The protocol of clients in `BrokerCounters.auth_attempts`."""
@@ -128,7 +135,7 @@ class BrokerCounters:
     connection_*: those that opened a vhost.   queue_declared: declarations that succeeded, passive ones too.
     queue_created, queue_deleted: queues whose home or master is this node.
     dead_lettered: messages that left queues of this node unacknowledged, by reason (expired, rejected, maxlen,
-        delivery_limit) and by their fate (`DISABLED`, `AT_MOST_ONCE`).
+        delivery_limit) and by their fate (`DISABLED`, `AT_MOST_ONCE`, `AT_LEAST_ONCE`); also `CONFIRMED` and `RETRIED`.
     auth_attempts: by protocol: "amqp091", "http".
     ended: the counters of all channels that are gone.   ended_exchanges: of all exchanges that are.
     recv_oct, send_oct: bytes of all connections that are gone.

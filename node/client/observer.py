@@ -130,6 +130,15 @@ class Observer:
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
         """A dead-lettered message came back to the queue in a cycle and was dropped."""
 
+    def letters_wait(self, queue: QueueRecord, cause: str) -> None:
+        """Dead letters of the queue, which go at least once, have begun to wait for their targets.
+
+        cause: why, as in `node.queue.dead_letter`.
+        """
+
+    def letters_left(self, queue: QueueRecord) -> None:
+        """All dead letters of the queue have reached their targets, after some had to wait."""
+
 
 class Observers(Observer):
     """Several observers, each of which is told of all events in turn."""

@@ -10,6 +10,7 @@ from node.client.observer import MirrorEvent, Observer
 from node.io.mirroring_events import MirroringEvents
 from node.log import phrases
 from node.log.log import category_logger, escape, process_logger, process_tag
+from node.queue.dead_letter import CYCLE, NO_EXCHANGE, NO_ROUTE, OUT_OF_REACH, REFUSED
 from node.routing.exchange_types import Failure
 
 STRANGERS_LINES_MAX: Final = 1000
@@ -17,6 +18,14 @@ STRANGERS_WINDOW_S: Final = 60.0
 """The time in which at most `STRANGERS_LINES_MAX` lines are logged about clients without a vhost: anybody can
 connect.
 """
+
+_LETTERS_WAIT: Final = {
+    NO_EXCHANGE: "their dead-letter exchange does not exist",
+    NO_ROUTE: "their dead-letter exchange routes them to no queue",
+    REFUSED: "a queue refuses them",
+    CYCLE: "they came back to their queue in a cycle",
+    OUT_OF_REACH: "a queue cannot be reached",
+}
 
 LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -194,6 +203,20 @@ class LogObserver(Observer):
         name, keys = escape(queue.name), escape(", ".join(routing_keys))
         process_logger("queue", 0).warning(
             f"Message dropped. Dead-letter queues cycle detected: '{name}', routing keys: {keys}"
+        )
+
+    def letters_wait(self, queue: QueueRecord, cause: str) -> None:
+        """Log that dead letters wait in their queue: once, until all have left."""
+        process_logger("queue", 0).warning(
+            f"Dead letters of queue '{escape(queue.name)}' in vhost '{escape(queue.vhost)}' stay in it and are tried "
+            f"again: {_LETTERS_WAIT.get(cause, cause)}"
+        )
+
+    def letters_left(self, queue: QueueRecord) -> None:
+        """Log that no dead letters wait any more."""
+        process_logger("queue", 0).info(
+            f"Dead letters of queue '{escape(queue.name)}' in vhost '{escape(queue.vhost)}' have all reached their "
+            "targets"
         )
 
     def _info(self, connection: BaseConnection, text: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from node.app import Node
 from node.client.channel import Channel
-from node.client.counters import AT_MOST_ONCE, DISABLED, ChannelCounters
+from node.client.counters import AT_LEAST_ONCE, AT_MOST_ONCE, DISABLED, ChannelCounters
 from node.client.vhost import routed
 from node.io.turns import Turns
 from node.management import metric_families as families
@@ -94,7 +94,6 @@ _BY_QUEUE_TYPE: Final = (
     ("messages_redelivered_total", "Messages delivered again", ("redeliver",)),
 )
 
-AT_LEAST_ONCE: Final = "at_least_once"
 _CLASSIC: Final = ((_COUNTED_TYPE, AT_MOST_ONCE), (_COUNTED_TYPE, DISABLED))
 _QUORUM: Final = tuple((QUEUE_TYPES[1], strategy) for strategy in (AT_LEAST_ONCE, AT_MOST_ONCE, DISABLED))
 _DEAD_LETTERED: Final = (
@@ -103,6 +102,7 @@ _DEAD_LETTERED: Final = (
     ("expired", "Messages that expired", (*_CLASSIC, *_QUORUM)),
     ("maxlen", "Messages that exceeded the length limit of their queue", (*_CLASSIC, *_QUORUM)),
     ("rejected", "Messages rejected by clients", (*_CLASSIC, *_QUORUM)),
+    ("retried", "Dead letters tried again", ((QUEUE_TYPES[1], AT_LEAST_ONCE),)),
 )
 
 ALARMS: Final = (
@@ -395,7 +395,8 @@ class Scrape:
         counted = self._broker.counters.dead_lettered
         for reason, text, pairs in _DEAD_LETTERED:
             for queue_type, strategy in pairs:
-                value = counted[reason, strategy] if queue_type == _COUNTED_TYPE else 0
+                is_counted = queue_type == _COUNTED_TYPE or strategy == AT_LEAST_ONCE
+                value = counted[reason, strategy] if is_counted else 0
                 labels = labelled({"queue_type": queue_type, "dead_letter_strategy": strategy})
                 add(f"messages_dead_lettered_{reason}_total", "counter", text, value, labels)
 

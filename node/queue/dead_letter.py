@@ -12,12 +12,19 @@ from node.amqp.field_table import Field, Table, array, long, longstr, table, tim
 from node.queue.content import decode_content, encode_content
 from node.queue.run import Envelope
 
+EXPIRED: Final = "expired"
+REJECTED: Final = "rejected"
+MAXLEN: Final = "maxlen"
+DELIVERY_LIMIT: Final = "delivery_limit"
+"""Why a message was dead-lettered."""
+
 NO_EXCHANGE: Final = "no-exchange"
 NO_ROUTE: Final = "no-route"
 REFUSED: Final = "refused"
 CYCLE: Final = "cycle"
-"""Why no queue has a dead letter: its exchange does not exist or has no route for it, all queues refused it, or it
-would have come back to its queue in a cycle."""
+OUT_OF_REACH: Final = "out-of-reach"
+"""Why no queue has a dead letter: its exchange does not exist or has no route for it, all queues refused it, it would
+have come back to its queue in a cycle, or a queue could not be reached."""
 
 _COUNT_MAX: Final = 2**63 - 1
 """The limit of a count in x-death: a client may claim any count, and ours must fit the wire."""

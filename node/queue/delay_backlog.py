@@ -19,10 +19,18 @@ from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.due_index import Due, DueIndex
+from node.queue.holdings import Holdings
 from node.queue.number_set import NumberSet
-from node.queue.paged_backlog import AHEAD_BYTES, KEPT_BYTES, MESSAGE_BYTES, Holdings, nobody
+from node.queue.paged_backlog import AHEAD_BYTES, KEPT_BYTES, MESSAGE_BYTES, nobody
 from node.queue.run import NEVER, Absent, Batch, Run
 from node.queue.storage import Page, QueueStorage
+
+TIMER_MAX_S: Final = 3600.0
+"""The longest time for which a timer is set, as event loops know no years; then another one is set."""
+
+ROUNDING_S: Final = 0.001
+"""A millisecond more than was asked for: copies and the disk know times to the nearest millisecond, and copies the
+clock of the master too, so another master might find a message due half a millisecond too early, twice."""
 
 AHEAD_S: Final = 2.0
 """The seconds before it is due at which a message is fetched from disk: a slow disk needs less for a segment."""

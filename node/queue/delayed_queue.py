@@ -19,18 +19,11 @@ from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.override import override
 from node.queue.content import chosen_headers
-from node.queue.delay_backlog import DelayBacklog
+from node.queue.delay_backlog import ROUNDING_S, TIMER_MAX_S, DelayBacklog
 from node.queue.host import QueueHost
 from node.queue.queue import Queue
 from node.queue.run import NEVER, Batch
 from node.queue.storage import NO_STORE_ID, QueueStorage
-
-TIMER_MAX_S: Final = 3600.0
-"""The longest time for which a timer is set, as event loops know no years; then another one is set."""
-
-ROUNDING_S: Final = 0.001
-"""A millisecond more than was asked for: copies and the disk know times to the nearest millisecond, and copies the
-clock of the master too, so another master might find a message due half a millisecond too early, twice."""
 
 _HEADERS: Final = (DELAY_HEADER.encode(),)
 
@@ -123,6 +116,7 @@ def _own(settings: QueueSettings) -> QueueSettings:
         max_priority=None,
         single_active_consumer=False,
         delivery_limit=None,
+        delayed_retry_type="disabled",
         queue_mode="default",
     )
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from node.queue.live_queue import LiveQueue
 
 DELIVERY_COUNT: Final = "x-delivery-count"
-"""The header that tells consumers of a quorum queue how often a message came back."""
+"""The header that tells consumers of a quorum queue, or of one with a delivery limit, how often a message came
+back."""
 
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 _TAG_BYTES: Final = 8
@@ -46,6 +47,10 @@ def deliver_frame(consumer: Consumer, run: Run, channel: int) -> tuple[bytes, by
     return frame
 
 
+def _counts_deliveries(queue: "LiveQueue") -> bool:
+    return queue.record.type == "quorum" or queue.settings.delivery_limit is not None
+
+
 def fitting(
     run: Run, queue: "LiveQueue | None", channel: int, frame_max_bytes: int, *, is_got: bool = False
 ) -> list[bytes]:
@@ -55,7 +60,7 @@ def fitting(
     is_got: by basic.get, for which x-delivery-count is set on the first delivery as well, as in RabbitMQ 3.10.
     """
     envelope, contents = run.envelope, run.contents
-    if (run.deliveries or is_got) and queue is not None and queue.record.type == "quorum":
+    if (run.deliveries or is_got) and queue is not None and _counts_deliveries(queue):
         count = long(run.deliveries)
         contents = [
             with_header(content, DELIVERY_COUNT, count, envelope.channel, envelope.frame_max_bytes)

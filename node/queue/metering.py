@@ -21,9 +21,10 @@ from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.override import override
 from node.queue.cpu_windows import CpuWindows
+from node.queue.dead_letter import EXPIRED, MAXLEN
 from node.queue.host import QueueHost
 from node.queue.live_queue import Asked
-from node.queue.queue import EXPIRED, MAXLEN, Queue
+from node.queue.queue import Queue
 from node.queue.run import Batch, Run, bytes_of
 from node.queue.storage import QueueStorage, Waiter
 

@@ -52,6 +52,7 @@ _ENVELOPE_HEAD: Final = Struct(">BBHIQ")
 _KEY_COUNTS: Final = Struct(">HH")
 _PERSISTENT: Final = 1
 _EXPIRES: Final = 2
+_WAITS: Final = 4
 
 _WIDTHS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """The widths of a number in `ranges`, in octets, with their letters for `struct`."""
@@ -276,6 +277,8 @@ def _encode_envelope(envelope: Envelope) -> bytes:
     flags = _PERSISTENT if envelope.persistent else 0
     if envelope.expiration_ms is not None:
         flags |= _EXPIRES
+    if envelope.waits:
+        flags |= _WAITS
     parts = [
         _ENVELOPE_HEAD.pack(
             flags,
@@ -416,9 +419,9 @@ def _parse_envelope(raw: bytes) -> Envelope:
         keys.append(_text(raw[at + _COUNT.size : stop]))
         at = stop
     _need_exactly(raw, at)
-    if flags & ~(_PERSISTENT | _EXPIRES):
+    if flags & ~(_PERSISTENT | _EXPIRES | _WAITS):
         raise CorruptRecord("an envelope with unknown flags")
-    return Envelope(
+    envelope = Envelope(
         address[0],
         address[1],
         channel=channel,
@@ -429,6 +432,8 @@ def _parse_envelope(raw: bytes) -> Envelope:
         cc=tuple(keys[:cc_count]),
         bcc=tuple(keys[cc_count:]),
     )
+    envelope.waits = bool(flags & _WAITS)
+    return envelope
 
 
 _known_envelope = lru_cache(_SHARED_ENVELOPES_MAX)(_parse_envelope)

@@ -18,13 +18,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.backlog import Backlog
+from node.queue.holdings import Holdings
 from node.queue.number_set import NumberSet
 from node.queue.run import Absent, Run
 from node.queue.storage import Page, QueueStorage
+from node.queue.waiting import WaitingOwner, without_known
 
 AHEAD_BYTES: Final = 2 * 1024 * 1024
 """The bytes of bodies read ahead of consumers: some milliseconds of the fastest of them; a read takes less than one."""
@@ -45,20 +47,13 @@ _NO_PAGES: Final[deque[Page]] = deque()
 """Empty sub-queues that all queues share that have never paged. Nothing is ever put into them."""
 
 
-class Holdings(NamedTuple):
-    """Messages of a backlog.   runs, absents, pages: in memory, without contents there, and known by number only."""
-
-    runs: list[Run]
-    absents: list[Absent]
-    pages: list[Page]
-
-
 class PagedBacklog:
     """The ready messages of one priority.
 
     storage: of the queue.   priority: the one whose messages these are, after capping; None: of all.
     cap: gives an envelope's priority in this queue.
     on_loaded: called when messages came from disk, or were found to be gone.
+    owner: of those that wait to be ready again; None: there are none.
     """
 
     __slots__ = (
@@ -70,6 +65,7 @@ class PagedBacklog:
         "_is_asking",
         "_is_lazy",
         "_on_loaded",
+        "_owner",
         "_priority",
         "_q1",
         "_q2",
@@ -88,11 +84,13 @@ class PagedBacklog:
         on_loaded: Callable[[], None],
         priority: int | None = None,
         cap: Callable[[int], int] = lambda priority: priority,
+        owner: WaitingOwner | None = None,
     ) -> None:
         self._storage = storage
         self._on_loaded = on_loaded
         self._priority = priority
         self._cap = cap
+        self._owner = owner
         self._q1 = _NO_RUNS
         self._q2 = _NO_ENTRIES
         self._delta = _NO_PAGES
@@ -229,7 +227,7 @@ class PagedBacklog:
     def close(self) -> None:
         """Let go of all messages, and of the queue, which is gone, so that no cycle keeps it in memory."""
         self.abandon()
-        self._on_loaded = nobody
+        self._on_loaded, self._owner = nobody, None
 
     def delivered_before(self) -> Iterable[Run]:
         """Return the runs in memory that came back from a client."""
@@ -244,6 +242,9 @@ class PagedBacklog:
 
     def add(self, run: Run) -> None:
         """Add a run whose numbers are above all others."""
+        if run.envelope.waits and self._owner is not None:
+            self._owner.take_waiting(run)
+            return
         (self._q1 if self.is_paged else self._q4).add(run)
 
     def redelivered_below(self, number: int) -> None:
@@ -353,6 +354,9 @@ class PagedBacklog:
         self._storage.load(wanted, loaded)
 
     def _add_loaded(self, run: Run) -> None:
+        if run.envelope.waits and self._owner is not None:
+            self._owner.take_waiting(run)
+            return
         below = self._redelivered_below - run.seqs.start
         if below > 0 and not run.deliveries:
             if below < len(run):
@@ -389,9 +393,11 @@ class PagedBacklog:
         self._storage.scan(page.segment, page.first_seq, page.last_seq, scanned)
 
     def _own(self, found: list[Absent]) -> list[Absent]:
-        if self._priority is None:
-            return found
-        return [absent for absent in found if self._cap(absent.envelope.priority) == self._priority]
+        if self._priority is not None:
+            found = [absent for absent in found if self._cap(absent.envelope.priority) == self._priority]
+        if any(absent.envelope.waits for absent in found):
+            found = without_known(found, self._owner)
+        return found
 
     def _waits(self, seqs: Iterable[range]) -> bool:
         """True if some of these are unreadable and it is not decided yet what becomes of them.
@@ -509,7 +515,7 @@ class PagedBacklog:
         behind: list[Run | Absent] = []
         for run in leaving:
             if run.store_id and run.is_indexed and run.size != MIXED_SIZES and not behind:
-                self._q2.append(_without_contents(run))
+                self._q2.append(run.without_contents())
                 if len(self._q2) <= ABSENT_MAX:
                     continue
             else:
@@ -591,9 +597,3 @@ def nobody() -> None:
 
 def _memory_bytes(part: Backlog) -> int:
     return part.body_bytes + part.count * MESSAGE_BYTES
-
-
-def _without_contents(run: Run) -> Absent:
-    return Absent(
-        run.envelope, run.seqs, run.size, run.body_bytes, run.expiry, run.deliveries, run.store_id, None
-    )

@@ -5,14 +5,16 @@ Source: amqp-behaviour §4.8, §5.6.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from node.queue.holdings import Holdings
 from node.queue.number_set import NumberSet
-from node.queue.paged_backlog import KEPT_BYTES, Holdings, PagedBacklog, nobody
+from node.queue.paged_backlog import KEPT_BYTES, PagedBacklog, nobody
 from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import Page, QueueStorage
+from node.queue.waiting import WaitingOwner
 
 
 class PriorityBacklog:
-    """Ready messages by level, each level in its own order. It has the methods of `PagedBacklog`."""
+    """Ready messages by level, each level in its own order. It has the methods of `PagedBacklog`.   owner: as there."""
 
     __slots__ = (
         "_is_lazy",
@@ -20,12 +22,20 @@ class PriorityBacklog:
         "_max_priority",
         "_on_loaded",
         "_ordered",
+        "_owner",
         "_redelivered_below",
         "_storage",
     )
 
-    def __init__(self, storage: QueueStorage, on_loaded: Callable[[], None], max_priority: int) -> None:
+    def __init__(
+        self,
+        storage: QueueStorage,
+        on_loaded: Callable[[], None],
+        max_priority: int,
+        owner: WaitingOwner | None = None,
+    ) -> None:
         self._storage = storage
+        self._owner = owner
         self._on_loaded = on_loaded
         self._max_priority = max_priority
         self._is_lazy = False
@@ -86,7 +96,7 @@ class PriorityBacklog:
         priority = self._cap(priority)
         level = self._levels.get(priority)
         if level is None:
-            level = PagedBacklog(self._storage, self._on_loaded, priority, self._cap)
+            level = PagedBacklog(self._storage, self._on_loaded, priority, self._cap, self._owner)
             level.redelivered_below(self._redelivered_below)
             if self._is_lazy:
                 level.set_lazy(True)
@@ -172,7 +182,7 @@ class PriorityBacklog:
             level.close()
         self._levels.clear()
         self._ordered.clear()
-        self._on_loaded = nobody
+        self._on_loaded, self._owner = nobody, None
 
     def delivered_before(self) -> Iterable[Run]:
         """Return the runs in memory that came back from a client."""

@@ -7,7 +7,7 @@ Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Any
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
@@ -18,21 +18,22 @@ from node.catalogue.records import QueueRecord
 from node.queue.backlog import RUN_MAX
 from node.queue.consumer import PUMPED_MAX, Consumer, Consumers
 from node.queue.counters import QueueCounters
+from node.queue.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from node.queue.delay_backlog import DelayBacklog
 from node.queue.host import Copied, QueueHost
+from node.queue.letters import NO_LETTERS, Letters
 from node.queue.live_queue import Asked, Counts, Handoff, HeldPublisher, LiveQueue, at_once
 from node.queue.mirroring import QueueReplicator
+from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.pending_publish import PublishWaiter
 from node.queue.priority_backlog import PriorityBacklog
-from node.queue.run import NEVER, Batch, Envelope, Run
+from node.queue.retries import Retries
+from node.queue.rules import expiry_of, is_full_for, is_over_limit
+from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import NO_STORE_ID, Page, QueueStorage
+from node.queue.tail import to_tail
 from node.scheduling.timers import Timer
-
-EXPIRED: Final = "expired"
-REJECTED: Final = "rejected"
-MAXLEN: Final = "maxlen"
-DELIVERY_LIMIT: Final = "delivery_limit"
 
 
 class Queue:
@@ -44,6 +45,8 @@ class Queue:
 
     is_local = True
     is_out_of_reach = False
+    letters: Letters = NO_LETTERS
+    retries: Retries | None = None  # of few queues, as `letters`, so they are in no other's dict
 
     def __init__(
         self,
@@ -92,8 +95,8 @@ class Queue:
 
     def _new_backlog(self, settings: QueueSettings) -> PagedBacklog | PriorityBacklog | DelayBacklog:
         if settings.max_priority is None:
-            return PagedBacklog(self.storage, self._loaded)
-        return PriorityBacklog(self.storage, self._loaded, settings.max_priority)
+            return PagedBacklog(self.storage, self._loaded, owner=self)
+        return PriorityBacklog(self.storage, self._loaded, settings.max_priority, self)
 
     @property
     def counters(self) -> QueueCounters:
@@ -184,7 +187,7 @@ class Queue:
             return []
         self.drop_expired(now)
         settings, envelope = self.settings, batch.envelope
-        expiry = self._expiry(envelope, now)
+        expiry = expiry_of(settings, envelope, now)
         self._may_expire = self._may_expire or expiry != NEVER
         if self._is_lazy:
             self._host.touch(self)
@@ -195,7 +198,7 @@ class Queue:
         for index in range(len(batch.contents)):
             # One by one: each may go to a consumer at once and leave the room to the next.
             message = Run(envelope, range(1), batch.contents[index : index + 1], batch.size)
-            if not self._is_full_for(message):
+            if not is_full_for(message, settings, self.backlog, self.letters):
                 own_id = batch.store_id + index if batch.store_id else NO_STORE_ID
                 self._enqueue(Batch(envelope, message.contents, batch.size, own_id), expiry, now)
                 continue
@@ -211,19 +214,6 @@ class Queue:
         self._drop_excess(now)
         self.drop_expired(now)
         self._touch_if_short()
-
-    def _expiry(self, envelope: Envelope, now: float) -> float:
-        ttl = self.settings.message_ttl
-        if envelope.expiration_ms is not None:
-            ttl = envelope.expiration_ms if ttl is None else min(ttl, envelope.expiration_ms)
-        return NEVER if ttl is None else now + ttl / 1000
-
-    def _is_full_for(self, message: Run) -> bool:
-        settings, backlog = self.settings, self.backlog
-        return (settings.max_length is not None and backlog.count + 1 > settings.max_length) or (
-            settings.max_length_bytes is not None
-            and backlog.body_bytes + message.body_bytes > settings.max_length_bytes
-        )
 
     # --- messages out ---
 
@@ -306,7 +296,7 @@ class Queue:
         """Take the message at the head for `basic.get`."""
         self.used(now)
         self.drop_expired(now)
-        run = self.backlog.take(1) if self.backlog.at_hand else None
+        run = self.backlog.take(1) if self.backlog.at_hand and not self.letters.is_full else None
         self._touch_if_short()
         self._arm_head_timer()
         return run
@@ -378,8 +368,9 @@ class Queue:
         """
         limit = self.settings.delivery_limit
         is_at_tail = is_asked and limit is None and self.record.type == "quorum"
+        delays = self.settings.delays_retries(is_asked=is_asked)
         exceeded: list[Run] = []
-        for run in reversed(runs) if is_at_tail else runs:
+        for run in reversed(runs) if is_at_tail or delays else runs:
             self._returned(run)
             self._returned_count += len(run.contents)
             run.deliveries += 1
@@ -387,34 +378,48 @@ class Queue:
                 self.replicator.returned(run.seqs, run.deliveries)
             if limit is not None and run.deliveries > limit:
                 exceeded.append(run)
-            elif not self.is_deleted:
+            elif not self.is_deleted and not (delays and self._its_retries().hold(run, now)):
                 self._put_at_tail(run) if is_at_tail else self.backlog.put_back(run)
         if self.is_deleted:
             return
         for run in reversed(exceeded):
             self._host.dead_letter(self, run, DELIVERY_LIMIT, now)
+        self.went_on(now)
+
+    def went_on(self, now: float) -> None:
+        """Go on after messages came back: limits and expiry apply, and consumers may get them."""
         self._drop_excess(now)
         self._arm_head_timer()
         self._host.touch(self)
 
     def _put_at_tail(self, run: Run) -> None:
-        for old in run.pieces():
-            new = old.renumbered(self.next_seq, is_indexed=self.is_durable and old.envelope.persistent)
-            batch = Batch(new.envelope, new.contents, new.size, new.store_id)
-            self.next_seq = new.seqs.stop
-            self._unpublished += len(new)
-            if self.replicator is not None:
-                self.replicator.enqueued(batch, new.seqs.start, new.expiry)
-            if new.is_indexed:
-                self.storage.keep(batch, new.seqs.start, new.expiry)
-                self.storage.delivered(new.seqs, new.deliveries)
+        for new in to_tail(self, run, run.envelope, run.expiry):
             self.backlog.add(new)
-            self.forget(old)  # last, so that one of the two is there after a crash
+
+    def _its_retries(self) -> Retries:
+        if self.retries is None:
+            self.retries = Retries(self, self._host.timers)
+        return self.retries
+
+    def came_back(self, run: Run) -> None:
+        """Take messages that have waited and are ready again; their numbers are above all others."""
+        self._may_expire = self._may_expire or run.expiry != NEVER
+        self.backlog.add(run)
+
+    @property
+    def waiting_numbers(self) -> NumberSet:
+        """The numbers of the messages that wait to be ready again. Not to be changed."""
+        return self._its_retries().numbers
+
+    def take_waiting(self, run: Run) -> None:
+        """Take messages that wait, which the backlog has found on disk or in a copy."""
+        self._its_retries().add(run, self._host.now)
 
     def purge(self) -> Asked[int]:
         """Drop all ready messages; return how many there were."""
         self.deliver_due()
         count = self.backlog.clear(self.replicator.removed if self.replicator is not None else None)
+        count += self.retries.clear() if self.retries is not None else 0
         self._loaded()
         return at_once(count)
 
@@ -427,7 +432,7 @@ class Queue:
     def _drop_excess(self, now: float) -> None:
         """Drop messages above the limits from the head, one after the other (§5.4); only with drop-head."""
         backlog, max_length = self.backlog, self.settings.max_length
-        while self._is_over_limit:
+        while is_over_limit(self.settings, backlog):
             if not backlog.at_hand:
                 backlog.refill()
             if not backlog.at_hand:
@@ -435,25 +440,17 @@ class Queue:
             excess = backlog.count - max_length if max_length is not None else 1
             self._host.dead_letter(self, backlog.take(max(excess, 1)), MAXLEN, now)
 
-    @property
-    def _is_over_limit(self) -> bool:
-        settings, backlog = self.settings, self.backlog
-        return settings.overflow == "drop-head" and (
-            (settings.max_length is not None and backlog.count > settings.max_length)
-            or (settings.max_length_bytes is not None and backlog.body_bytes > settings.max_length_bytes)
-        )
-
     def drop_expired(self, now: float) -> None:
         """Drop what has expired at the head (§5.2)."""
         if not self._may_expire:
             return
-        while self.backlog.head_expiry <= now:
+        while self.backlog.head_expiry <= now and not self.letters.is_full:
             self._host.dead_letter(self, self.backlog.take(RUN_MAX), EXPIRED, now)
         self._touch_if_short()
         self._arm_head_timer()
 
     def _arm_head_timer(self) -> None:
-        if not self._may_expire or self.is_deleted:
+        if not self._may_expire or self.is_deleted or self.letters.is_full:
             return
         expiry = self.backlog.head_expiry
         if expiry == NEVER:
@@ -582,6 +579,8 @@ class Queue:
         self.backlog.close()
 
     def _stop_timers(self) -> None:
+        if self.retries is not None:
+            self.retries.close()
         for timer in (self._head_timer, self._unused_timer):
             if timer is not None:
                 timer.cancel()

@@ -6,6 +6,7 @@ messages cost per run. A run is cut by slicing when its messages' ways part.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Final, NamedTuple
 
 from node.amqp.frames import body_size
@@ -25,6 +26,7 @@ class Envelope:
         (0: no limit).
     expiration_ms: the message's own time to live.
     cc, bcc: further routing keys from the headers; BCC is no longer in the content but counts in dead-lettering.
+    waits: a client returned the messages, and they are not ready before their `expiry` (`node.queue.retries`).
     """
 
     __slots__ = (
@@ -38,6 +40,7 @@ class Envelope:
         "persistent",
         "priority",
         "routing_key",
+        "waits",
     )
 
     def __init__(
@@ -63,6 +66,13 @@ class Envelope:
         self.expiration_ms = expiration_ms
         self.cc = cc
         self.bcc = bcc
+        self.waits = False
+
+    def counterpart(self) -> "Envelope":
+        """Return the envelope of the same messages when they begin to wait, or no longer do."""
+        found = copy(self)
+        found.waits = not self.waits
+        return found
 
 
 def _shortstr(text: str) -> bytes:
@@ -172,6 +182,19 @@ class Run:
     def singles(self) -> "list[Run]":
         """Return the run as runs of one message."""
         return [self[index : index + 1] for index in range(len(self))]
+
+    def without_contents(self) -> "Absent":
+        """Return the run, whose contents are in the message store, without them."""
+        return Absent(
+            self.envelope,
+            self.seqs,
+            self.size,
+            self.body_bytes,
+            self.expiry,
+            self.deliveries,
+            self.store_id,
+            None,
+        )
 
 
 class Place(NamedTuple):

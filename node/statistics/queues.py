@@ -122,7 +122,24 @@ def _places(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -
     row["message_bytes_ram"] = ready_bytes - paged_bytes + unacked_bytes
     row["message_bytes_persistent"] = persistent_bytes
     row["message_bytes_paged_out"] = paged_bytes
-    row["memory"] = QUEUE_BYTES + queue.backlog.memory_bytes + unacked_bytes + unacked * MESSAGE_BYTES
+    held_bytes = queue.backlog.memory_bytes + unacked_bytes + unacked * MESSAGE_BYTES
+    row["memory"] = QUEUE_BYTES + held_bytes + queue.letters.memory_bytes
+    if queue.retries is not None:
+        row["memory"] += queue.retries.memory_bytes
+
+
+def _letters(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -> None:
+    """Add the dead letters that wait for their targets, under RabbitMQ's names for those of a quorum queue."""
+    letters = queue.letters
+    if letters.count or queue.settings.keeps_dead_letters:
+        row["messages_dlx"] = letters.count
+        row["message_bytes_dlx"] = letters.body_bytes
+
+
+def _delayed(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -> None:
+    """Add the messages that came back from clients and wait to be ready again; they count nowhere else."""
+    if queue.retries is not None:
+        row["messages_delayed"] = queue.retries.count
 
 
 def _paged(queue: Queue) -> tuple[int, int]:
@@ -322,6 +339,8 @@ _PARTS: Final[tuple[Part[Queue], ...]] = (
         ),
         _places,
     ),
+    (frozenset({"messages_dlx", "message_bytes_dlx"}), _letters),
+    (frozenset({"messages_delayed"}), _delayed),
     (frozenset({"head_message_timestamp"}), _head_timestamp),
     (
         frozenset(

@@ -13,17 +13,22 @@ from celery import Celery
 BROKER_VARIABLE = "FLUFFLE_TEST_CELERY_BROKER"
 BACKEND_VARIABLE = "FLUFFLE_TEST_CELERY_BACKEND"
 QUEUE_TYPE_VARIABLE = "FLUFFLE_TEST_CELERY_QUEUE_TYPE"
+EXCHANGE_TYPE_VARIABLE = "FLUFFLE_TEST_CELERY_EXCHANGE_TYPE"
 
 POLL_S = 0.01
 HANG_S = 60.0
 """Longer than any test waits; the worker is killed before."""
 
 
-def make_app(broker: str, backend: str, queue_type: str = "classic") -> Any:
-    """The application for a broker's URL. backend: `rpc://`, or `file://…`, which can do chords."""
+def make_app(broker: str, backend: str, queue_type: str = "classic", exchange_type: str = "direct") -> Any:
+    """The application for a broker's URL. backend: `rpc://`, or `file://…`, which can do chords.
+
+    exchange_type: of the tasks' exchange; Celery's native delayed delivery needs `topic`.
+    """
     app = Celery("conformance", broker=broker, backend=backend, set_as_current=False)
     app.conf.update(
         task_default_queue_type=queue_type,
+        task_default_exchange_type=exchange_type,
         task_queue_max_priority=None if queue_type == "quorum" else 10,
         worker_prefetch_multiplier=1,
         result_chord_retry_interval=0.1,
@@ -107,4 +112,5 @@ app = make_app(
     os.environ.get(BROKER_VARIABLE, "memory://"),
     os.environ.get(BACKEND_VARIABLE, "rpc://"),
     os.environ.get(QUEUE_TYPE_VARIABLE, "classic"),
+    os.environ.get(EXCHANGE_TYPE_VARIABLE, "direct"),
 )

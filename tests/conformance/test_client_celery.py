@@ -12,7 +12,13 @@ import pytest
 from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 
-from tests.conformance.celery_app import BACKEND_VARIABLE, BROKER_VARIABLE, QUEUE_TYPE_VARIABLE, make_app
+from tests.conformance.celery_app import (
+    BACKEND_VARIABLE,
+    BROKER_VARIABLE,
+    EXCHANGE_TYPE_VARIABLE,
+    QUEUE_TYPE_VARIABLE,
+    make_app,
+)
 from tests.kit.client_steps import TIMEOUT_S, Process, amqp_url
 from tests.kit.patience import wait_until
 from tests.kit.servers import Server
@@ -57,15 +63,25 @@ def is_marked(marks: Path) -> bool:
 
 @contextlib.contextmanager
 def running(
-    broker: str, directory: Path, *options: str, queue_type: str = "classic", backend: str = "rpc://"
+    broker: str,
+    directory: Path,
+    *options: str,
+    queue_type: str = "classic",
+    exchange_type: str = "direct",
+    backend: str = "rpc://",
 ) -> Iterator[Worker]:
     """A worker for the time of the block, with options of `celery worker`."""
     directory.mkdir(exist_ok=True)
     hostname = f"{directory.name}@localhost"
-    environment = {BROKER_VARIABLE: broker, BACKEND_VARIABLE: backend, QUEUE_TYPE_VARIABLE: queue_type}
+    environment = {
+        BROKER_VARIABLE: broker,
+        BACKEND_VARIABLE: backend,
+        QUEUE_TYPE_VARIABLE: queue_type,
+        EXCHANGE_TYPE_VARIABLE: exchange_type,
+    }
     command = ("-m", "celery", "-A", "tests.conformance.celery_app", "worker", "-n", hostname, "-l", "INFO")
     process = Process(directory / "log", *command, *options, environment=environment)
-    app = make_app(broker, backend, queue_type)
+    app = make_app(broker, backend, queue_type, exchange_type)
     try:
         process.wait_for_output(f"{hostname} ready.")
         yield Worker(app, process, hostname)
@@ -298,3 +314,30 @@ def test_quorum_queues(server: Server, make_vhost: Callable[[], str], tmp_path: 
         sent = time.time()
         assert worker.call("now", countdown=1) >= sent + 1
         assert worker.call("flaky", 1) == 1
+
+
+def test_native_delayed_delivery(server: Server, make_vhost: Callable[[], str], tmp_path: Path) -> None:
+    """Countdowns go through a cascade of quorum queues with a time to live and dead letters at least once.
+
+    No worker holds a task before its time.
+    """
+    broker = amqp_url(server, make_vhost())
+    kind = {"queue_type": "quorum", "exchange_type": "topic"}
+    with (
+        running(broker, tmp_path / "first", "--pool=solo", **kind) as worker,
+        running(broker, tmp_path / "second", "--pool=solo", **kind),
+        worker.app.connection() as connection,
+    ):
+        channel = connection.default_channel
+
+        def waiting(level: int) -> int:
+            """The messages in the queue for 2 ** level seconds."""
+            declared = channel.queue_declare(f"celery_delayed_{level}", passive=True)
+            return int(declared.message_count)
+
+        sent = time.time()
+        results = {seconds: worker.send("now", countdown=seconds) for seconds in (1, 2, 3, 5)}
+        wait_until(lambda: waiting(2) == 1, "the task for 5 s waits in the queue for 4 s")
+        for seconds, result in results.items():
+            assert result.get(timeout=TIMEOUT_S) >= sent + seconds
+        assert [waiting(level) for level in range(4)] == [0, 0, 0, 0]

@@ -307,7 +307,6 @@ def test_dead_letter_exchange_of_another_type(channel: Channel, name: Name, type
 
 FOREIGN = {
     "x-dead-letter-strategy": longstr("at-most-once"),
-    "x-delivery-limit": integer(5),
     "x-max-age": longstr("1D"),
     "x-max-in-memory-length": integer(5),
     "x-max-in-memory-bytes": integer(5),
@@ -334,7 +333,7 @@ def test_order_of_validation(channel: Channel, name: Name) -> None:
     """§3.10: the queue type first, then values, then foreign keys."""
     queue = name("q")
     arguments = {
-        "x-delivery-limit": integer(5),
+        "x-max-in-memory-length": integer(5),
         "x-max-length": integer(-1),
         "x-queue-type": longstr("bogus"),
     }
@@ -344,7 +343,9 @@ def test_order_of_validation(channel: Channel, name: Name) -> None:
     text = invalid(queue, "x-max-length", "{value_negative,-1}")
     refused(channel, 406, text, QueueDeclare, queue=queue, arguments=arguments)
     arguments["x-max-length"] = integer(1)
-    refused(channel, 406, foreign(queue, "x-delivery-limit"), QueueDeclare, queue=queue, arguments=arguments)
+    refused(
+        channel, 406, foreign(queue, "x-max-in-memory-length"), QueueDeclare, queue=queue, arguments=arguments
+    )
 
 
 def test_refused_declare_leaves_no_queue(channel: Channel, name: Name) -> None:

@@ -143,7 +143,6 @@ FOREIGN_KEYS = [
     {"stream-max-segment-size-bytes": 500},
     {"queue-leader-locator": "client-local"},
     {"initial-cluster-size": 1},
-    {"delivery-limit": 5},
     {"dead-letter-strategy": "at-most-once"},
 ]
 

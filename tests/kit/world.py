@@ -133,6 +133,12 @@ class Diary(Observer):
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
         self.entries.append(f"cycled: {queue.name}")
 
+    def letters_wait(self, queue: QueueRecord, cause: str) -> None:
+        self.entries.append(f"letters wait: {queue.name}, {cause}")
+
+    def letters_left(self, queue: QueueRecord) -> None:
+        self.entries.append(f"letters left: {queue.name}")
+
 
 class World:
     """A broker with the vhost `/` and the user guest, and its clients."""

@@ -21,7 +21,8 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
 from node.catalogue.delayed import DELAYED_TYPE, waiting_queue
-from node.queue.delayed_queue import ROUNDING_S, DelayedQueue
+from node.queue.delay_backlog import ROUNDING_S
+from node.queue.delayed_queue import DelayedQueue
 from tests.kit.disk_cluster import DiskCluster
 from tests.kit.world import Client
 

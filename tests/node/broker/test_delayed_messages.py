@@ -41,7 +41,8 @@ from node.broker.delayed_messages import DUE_MAX
 from node.broker.forwarding import FORWARDED_MAX, RETRY_S
 from node.catalogue.commands import DeleteVhost, SetPolicy
 from node.catalogue.delayed import DELAY_MAX_MS, DELAYED_TYPE, waiting_queue
-from node.queue.delayed_queue import ROUNDING_S, TIMER_MAX_S, DelayedQueue
+from node.queue.delay_backlog import ROUNDING_S, TIMER_MAX_S
+from node.queue.delayed_queue import DelayedQueue
 from tests.kit.world import Client, World, check_invariants
 
 WAITING = waiting_queue("x")

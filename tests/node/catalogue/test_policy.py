@@ -73,7 +73,6 @@ def test_apply_to(apply_to: ApplyTo, queue: bool, exchange: bool) -> None:
         "stream-max-segment-size-bytes",
         "queue-leader-locator",
         "initial-cluster-size",
-        "delivery-limit",
         "dead-letter-strategy",
     ],
 )
@@ -92,6 +91,12 @@ def test_quorum_queues_take_delivery_limit_but_no_mirroring() -> None:
     )
     assert policies.match("queue", "q", "quorum").policy == "limit"
     assert policies.match("queue", "q", "classic").policy == "ha"
+
+
+def test_a_delivery_limit_applies_to_classic_queues_too() -> None:
+    """RabbitMQ keeps the whole policy away from them (docs/differences.md)."""
+    policies = policy_set(policy("limit", ".", {"delivery-limit": 3, "max-length": 1}))
+    assert policies.match("queue", "q", "classic").policy == "limit"
 
 
 def test_removed_and_replaced_policies_no_longer_apply() -> None:

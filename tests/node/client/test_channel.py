@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from node.amqp.field_table import array, boolean, long, longstr
+from node.amqp.field_table import Table, array, boolean, long, longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import (
     BasicAck,
@@ -261,12 +261,15 @@ def test_defaults_from_the_settings() -> None:
 
 @pytest.mark.parametrize("how", ["get", "consume"])
 def test_quorum_queues_tell_how_often_a_message_came_back(how: str) -> None:
-    """In the header x-delivery-count; other queues don't have it."""
+    """In the header x-delivery-count; other queues have it if they have a delivery limit."""
     world = World()
     first = long(0) if how == "get" else None  # as in RabbitMQ 3.10
-    for kind, expected in (("quorum", [first, long(1), long(2)]), ("classic", [None, None, None])):
+    counted = [first, long(1), long(2)]
+    for kind, expected in (("quorum", counted), ("classic", [None, None, None]), ("limited", counted)):
         client = world.client()
-        arguments = {"x-queue-type": longstr(kind)}
+        arguments: Table = {"x-queue-type": longstr("quorum" if kind == "quorum" else "classic")}
+        if kind == "limited":
+            arguments["x-delivery-limit"] = long(5)
         client.send(1, QueueDeclare(queue=kind, durable=True, arguments=arguments))
         client.publish(1, kind, b"x", properties=Properties(headers={"mine": long(5)}))
         client.received()

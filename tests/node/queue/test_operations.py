@@ -255,7 +255,7 @@ def test_numbers_that_contradict_each_other(numbers: dict[str, int]) -> None:
 def test_an_unknown_flag_of_an_envelope_is_corrupt() -> None:
     """An unknown flag could mean anything, so its record is corrupt."""
     data = bytearray(raw(enqueue([b"x"])))
-    data[57] |= 4
+    data[57] |= 8
     with pytest.raises(CorruptRecord):
         decode(bytes(data))
 

@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from node.amqp.reader import MIXED_SIZES
 from node.catalogue.policy import QueueSettings
 from node.queue.consumer import Consumer
-from node.queue.queue import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Queue
+from node.queue.dead_letter import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from node.queue.queue import Queue
 from node.queue.run import NEVER, Batch, Run
 from tests.kit.messages import FakeHost, FakeOutlet, answer, bodies_of, content, envelope, make_queue
 
