@@ -4,15 +4,19 @@ Source: management §1.3, §2.5; RabbitMQ 3.10.8's output.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from node.admin import queues as admin_queues
 from node.admin.admin import AdminError
+from node.admin.direct_client import DirectClient, DirectTimeout
+from node.admin.replay import REPLAYED_MAX, Choice, replay
 from node.agent import errors
 from node.agent.admin_operations import AdminOperations
 from node.agent.moves import Rebalancing, move
 from node.agent.queues import COUNTED, RING, Measured, queue_rows, ring_rows
+from node.amqp.errors import ProtocolError
 from node.catalogue.mirrors.rebalance import QueueKind
 from node.catalogue.records import QueueRecord
 from node.io.control import EX_USAGE, ControlError
@@ -54,6 +58,8 @@ _FIELDS: Final = {
 """The names of these columns in the statistics, where they differ."""
 SYNC_POLL_S: Final = 0.2
 """The interval at which `sync_queue` checks whether the mirrors are synchronised."""
+BROWSED_CUT_BYTES: Final = 1000
+"""The bytes of a payload that `browse_queue` shows."""
 MOVE_S: Final = 10.0
 """The time that `move_queue` waits for the new master."""
 
@@ -187,6 +193,62 @@ class QueueOperations(AdminOperations):
         """Drop the ready messages of a queue."""
         record = self._queue(vhost, queue)
         await admin_queues.purge_queue(self._admin, record.vhost, record.name)
+
+    async def browse_queue(self, vhost: str, queue: str, first: int, count: int) -> dict[str, Any]:
+        """Return ready messages of a queue, from a number on; the queue does not change."""
+        record = self._queue(vhost, queue)
+        asked = {"first": first, "count": count, "cut": BROWSED_CUT_BYTES, "encoding": "auto"}
+        return await self._asked_about(record, "browse_queue", asked)
+
+    async def replay_dead_letters(
+        self,
+        vhost: str,
+        queue: str,
+        user: str,
+        reason: str | None = None,
+        died_in: str | None = None,
+        header: str | None = None,
+        value: str | None = None,
+        count: int = 0,
+        rate: int = 0,
+        count_only: bool = False,
+    ) -> dict[str, Any]:
+        """Have dead letters go back to the queues in which they died, in the name of a user.
+
+        count, rate: 0: no limit.   count_only: say how many would go, and change nothing.
+        """
+        record = self._queue(vhost, queue)
+        if count_only:
+            asked = {"reason": reason, "died_in": died_in, "header": header, "value": value}
+            return await self._asked_about(record, "would_replay", asked)
+        choice = Choice(reason, died_in, header, value)
+        try:
+            async with DirectClient(self._running().broker, user, vhost) as client:
+                result = await replay(
+                    client,
+                    user,
+                    queue,
+                    choice,
+                    count=count or REPLAYED_MAX,
+                    rate=float(rate) if rate else None,
+                    clock=time.monotonic,
+                )
+        except ProtocolError as error:
+            raise errors.unavailable(error.reply_text) from None
+        except DirectTimeout as error:
+            raise errors.unavailable(str(error)) from None
+        return result.as_json()
+
+    async def _asked_about(
+        self, record: QueueRecord, question: str, arguments: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Ask the node where a queue lives about its messages."""
+        node = record.home or self._running().config.node_name
+        asked = {"vhost": record.vhost, "queue": record.name, **arguments}
+        answer: dict[str, Any] | None = await self._agent.management.ask(node, question, asked)
+        if answer is None:
+            raise errors.unavailable(f"queue '{record.name}' is moving to another node")
+        return answer
 
 
 def _owner_pid(record: QueueRecord) -> str:

@@ -7,17 +7,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from node.amqp.field_table import Table
-from node.amqp.plain import plain_table
 from node.amqp.properties import Properties
 from node.definitions.tables import TableInvalid, table_from_json
 from node.management.call import Call
 from node.management.reply import bad_request, not_authorised, not_found
+from node.management.shown import PROPERTIES
 
 NAME_BYTES_MAX: Final = 255
 _TIMESTAMP_MAX: Final = (1 << 63) - 1
 _INTEGERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": _TIMESTAMP_MAX}
 """The properties that are numbers, and the largest of each."""
-_PROPERTIES: Final = tuple(Properties.__dataclass_fields__)
 
 
 def vhost_to_change(call: Call) -> str:
@@ -105,7 +104,7 @@ def properties(value: object) -> Properties:
     if not isinstance(value, dict):
         raise bad_request(["not_object", "properties"])
     found: dict[str, Any] = {}
-    for key in _PROPERTIES:
+    for key in PROPERTIES:
         given = value.get(key)
         if given is None:
             continue
@@ -126,11 +125,3 @@ def _number(key: str, value: object) -> int:
     if not 0 <= value <= _INTEGERS[key]:
         raise bad_request(f"{key} has to be between 0 and {_INTEGERS[key]}")
     return value
-
-
-def shown_properties(value: Properties) -> dict[str, Any]:
-    """Return the properties that a message has."""
-    found = {key: getattr(value, key) for key in _PROPERTIES if getattr(value, key) is not None}
-    if value.headers is not None:
-        found["headers"] = plain_table(value.headers)
-    return found

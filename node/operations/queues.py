@@ -11,6 +11,14 @@ QUEUES: Final = Table(
     "Replication",
     (
         Operation(
+            "browse_queue",
+            "--vhost=/ --first:number=1 --count:number=20 queue",
+            "Shows ready messages of a queue, from a number on, without a change to it",
+            "Messages of queue '{queue}' in vhost '{vhost}' ...",
+            "[--vhost <vhost>] <queue> [--first <number>] [--count <count>]",
+            section="Queues",
+        ),
+        Operation(
             "cancel_sync_queue",
             "--vhost=/ queue",
             "Instructs a synchronising mirrored queue to stop synchronising itself",
@@ -59,6 +67,16 @@ QUEUES: Final = Table(
             tools=QUEUES_TOOL | CTL,
             is_slow=True,
             timeout_s=LONG_TIMEOUT_S,
+        ),
+        Operation(
+            "replay_dead_letters",
+            "--vhost=/ --user=guest --reason? --died-in? --header? --value? --count:number=0 --rate:number=0"
+            " --count-only queue",
+            "Sends dead letters back to the queues in which they died",
+            "Replaying dead letters of queue '{queue}' in vhost '{vhost}' ...",
+            "[--vhost <vhost>] <queue> [--user <user>] [--reason <reason>] [--died-in <queue>]"
+            " [--header <name> [--value <text>]] [--count <count>] [--rate <per second>] [--count-only]",
+            section="Queues",
         ),
         Operation(
             "sync_queue",

@@ -6,11 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from node.admin import queues
+from node.admin.replay import Choice
 from node.app import Node
 from node.client.connection import Connection
 from node.clustering.questions import Question
 from node.io.control import EX_USAGE, ControlError, unavailable
 from node.io.turns import taken
+from node.management import browsing
 from node.management.node_facts import node_facts
 from node.process import phases, status
 from node.statistics.query import Query
@@ -110,6 +112,33 @@ async def reset_statistics(agent: "Agent", arguments: Arguments) -> dict[str, An
     return {}
 
 
+async def browse_queue(agent: "Agent", arguments: Arguments) -> dict[str, Any] | None:
+    """Return messages of a queue that lives here (`node.management.browsing.browse`).   vhost, queue, first, count,
+    cut, encoding
+    """
+    first, count, cut = (_integer(arguments, key) for key in ("first", "count", "cut"))
+    where = str(arguments.get("vhost")), str(arguments.get("queue"))
+    encoding = str(arguments.get("encoding"))
+    broker = _running(agent).broker
+    try:
+        return await browsing.browse(broker, *where, first=first, count=count, cut=cut, encoding=encoding)
+    except TimeoutError:
+        raise unavailable("the disk does not answer in time") from None
+
+
+async def would_replay(agent: "Agent", arguments: Arguments) -> dict[str, Any] | None:
+    """Return what a replay would do (`node.management.browsing.would_replay`).   vhost, queue, reason, died_in, header,
+    value
+    """
+    where = str(arguments.get("vhost")), str(arguments.get("queue"))
+    asked = (arguments.get(key) for key in ("reason", "died_in", "header", "value"))
+    choice = Choice(*(each if isinstance(each, str) else None for each in asked))
+    try:
+        return await browsing.would_replay(_running(agent).broker, *where, choice)
+    except TimeoutError:
+        raise unavailable("the disk does not answer in time") from None
+
+
 async def maintenance(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
     """Begin or end maintenance mode, as `fluffle ctl drain` and `revive` do, and return before that is done.   is_on"""
     _running(agent)
@@ -139,6 +168,8 @@ _ANSWERS: Final[Mapping[str, Callable[["Agent", Arguments], Awaitable[Any]]]] = 
     "reset_statistics": reset_statistics,
     "declare_queue": declare_queue,
     "sync_queue": sync_queue,
+    "browse_queue": browse_queue,
+    "would_replay": would_replay,
     "maintenance": maintenance,
     "log_lines": log_lines,
 }
@@ -154,6 +185,13 @@ def _running(agent: "Agent") -> Node:
     if agent.node is None:
         raise phases.not_running(agent.phase, agent.waits_for)
     return agent.node
+
+
+def _integer(arguments: Arguments, key: str) -> int:
+    value = arguments.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ControlError(EX_USAGE, f"'{key}' is not a number")
+    return value
 
 
 def _query(arguments: Arguments) -> Query:

@@ -17,13 +17,16 @@ _GLOBAL_SWITCHES: Final = frozenset(
 _GLOBAL: Final = _GLOBAL_TEXT | _GLOBAL_SWITCHES
 """Options that every command accepts, with effect or without."""
 _NUMBERS: Final = frozenset({"timeout", "within", "number", "duration"})
-_INTEGERS: Final = frozenset({"priority", "limit", "per-connection-delay", "queue-timeout", "pid"})
+_INTEGERS: Final = frozenset(
+    {"priority", "limit", "per-connection-delay", "queue-timeout", "pid", "first", "count", "rate"}
+)
 _TEXT: Final = (
     _GLOBAL_TEXT
     | _NUMBERS
     | _INTEGERS
     | {"unit", "apply-to", "vhost-pattern", "queue-pattern", "description", "tags", "default-queue-type"}
     | {"user", "format", "pattern", "address", "address-family"}
+    | {"reason", "died-in", "header", "value"}
 )
 _SWITCHES: Final = (
     _GLOBAL_SWITCHES
@@ -38,7 +41,7 @@ _SWITCHES: Final = (
         "enabled",
         "implicitly-enabled",
     }
-    | {"details"}
+    | {"details", "count-only"}
 )
 _SHORT: Final = {
     "p": "vhost",

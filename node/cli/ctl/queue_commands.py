@@ -150,8 +150,27 @@ def _deleted(call: Call, result: Any) -> Outcome:
     return Message(f"Queue was successfully deleted with {result['messages']} ready messages")
 
 
+_BROWSED: Final = ("number", "exchange", "routing_key", "redelivered", "payload_bytes", "payload")
+
+
+def _browsed(call: Call, result: Any) -> Outcome:
+    return Table(_BROWSED, [{name: each[name] for name in _BROWSED} for each in result["messages"]])
+
+
+def _replayed(call: Call, result: Any) -> Outcome:
+    would = "would be " if call.line.is_set("count-only") else ""
+    rows = [
+        {"queue": queue, "replayed": result["to"].get(queue, 0), "failed": result["failed"].get(queue, 0)}
+        for queue in sorted({*result["to"], *result["failed"]})
+    ]
+    if not rows:
+        return Message(f"No messages {would or 'were '}replayed; {result['looked_at']} were looked at")
+    return Table(("queue", "replayed", "failed"), rows)
+
+
 QUEUES: Final = commands(
     queues.QUEUES,
+    browse_queue={"present": _browsed},
     cancel_sync_queue={"present": _cancelled},
     delete_queue={
         "banner": _banner_of_delete,
@@ -165,5 +184,6 @@ QUEUES: Final = commands(
         "columns": QUEUE_COLUMNS,
     },
     list_rings={"present": _rings_listed},
+    replay_dead_letters={"present": _replayed},
     rebalance={"request": _rebalance, "present": _rebalanced, "formatter": "pretty_table"},
 )

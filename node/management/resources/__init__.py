@@ -14,6 +14,7 @@ _NOUNS: Final = (
     "mirroring",
     "planning",
     "queues",
+    "dead_letters",
     "exchanges",
     "bindings",
     "connections",

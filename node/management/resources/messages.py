@@ -14,6 +14,7 @@ from node.management.call import Call
 from node.management.direct import NOBODYS_FAULT, direct
 from node.management.reply import ApiError, Reply, bad_request, not_authorised, not_found, ok, unavailable
 from node.management.routes import exchange_name
+from node.management.shown import encoded, shown_properties
 
 GET_MAX: Final = 5000
 GET_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -120,7 +121,7 @@ def _refusal(error: ProtocolError) -> ApiError:
 
 def _shown(message: Got, encoding: str, cut: int | None) -> dict[str, Any]:
     payload = message.body if cut is None or cut < 0 else message.body[:cut]
-    text, used = _encoded(payload, encoding)
+    text, used = encoded(payload, encoding)
     return {
         "payload_bytes": len(message.body),
         "redelivered": message.redelivered,
@@ -128,17 +129,7 @@ def _shown(message: Got, encoding: str, cut: int | None) -> dict[str, Any]:
         "routing_key": message.routing_key,
         "message_count": message.message_count,
         # Where there are none RabbitMQ has a list, by which rabbitmqadmin knows that it is a column.
-        "properties": values.shown_properties(message.properties) or [],
+        "properties": shown_properties(message.properties) or [],
         "payload": text,
         "payload_encoding": used,
     }
-
-
-def _encoded(payload: bytes, encoding: str) -> tuple[str, str]:
-    """Return the payload as text, and its encoding."""
-    if encoding == "auto":
-        try:
-            return payload.decode(), "string"
-        except UnicodeDecodeError:
-            pass
-    return base64.b64encode(payload).decode(), "base64"

@@ -8,6 +8,7 @@ from node.amqp.field_table import long, longstr
 from node.amqp.properties import Properties
 from node.management import values
 from node.management.reply import ApiError
+from node.management.shown import shown_properties
 
 
 def reason(error: pytest.ExceptionInfo[ApiError]) -> Any:
@@ -79,7 +80,7 @@ def test_properties() -> None:
     expected = Properties(delivery_mode=2, headers={"a": long(1)}, type="t")
     assert values.properties(given) == expected
     assert values.properties([]) == Properties()
-    assert values.shown_properties(expected) == {"delivery_mode": 2, "headers": {"a": 1}, "type": "t"}
+    assert shown_properties(expected) == {"delivery_mode": 2, "headers": {"a": 1}, "type": "t"}
 
 
 @pytest.mark.parametrize(

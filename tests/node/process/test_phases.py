@@ -226,20 +226,23 @@ ALWAYS: Final = words(
 """Operations that need no broker; all others do."""
 
 TEXTS: Final = words(
-    "apply_to component configure default_queue_type definition description exchange limit limits name node part "
-    "password pattern plugin policy queue read reason user vhost write"
+    "apply_to component configure default_queue_type definition description died_in exchange header limit limits name "
+    "node part password pattern plugin policy queue read reason user vhost write"
 )
 EVERYTHING: Final[dict[str, Any]] = dict.fromkeys(TEXTS, "x") | {
     "columns": [],
     "count": 1,
+    "count_only": False,
     "delay_ms": 0,
     "family": "ipv4",
+    "first": 1,
     "hostname": "127.0.0.1",
     "level": "info",
     "number": 1,
     "pid": "<x.1.1.0>",
     "priority": 0,
     "queue_pattern": ".*",
+    "rate": 0,
     "tags": [],
     "type": "all",
     "value": "1",

@@ -1,6 +1,6 @@
 /** Looking into the messages of a queue: the properties of each, and its payload as text, JSON, hexadecimal or base64. */
 
-import { path, post } from './api.js';
+import { get, path, post } from './api.js';
 import { attempt, confirm } from './dialog.js';
 import { fill, h } from './dom.js';
 import { field, form, select } from './form.js';
@@ -9,10 +9,13 @@ import { badge, button, link } from './parts.js';
 import { HEX_MAX, base64Of, bytesOf, hexDump, prettyJson, textOf } from './payload.js';
 
 const CUT_BYTES = 64 * 1024; // of each payload, unless all of it is asked for
+const WHOLE_BYTES = 1024 * 1024; // of each payload at most, when nothing is to change
 const TEXT_MAX = 256 * 1024; // characters shown at once: more would make the browser slow
 const LOOK_MAX = 1000; // messages that paging goes into a queue: each page takes all before it out and puts them back
 
+const BROWSE = 'browse';
 const MODES = [
+  [BROWSE, 'Look: nothing changes'],
   ['ack_requeue_true', 'Look: they stay'],
   ['reject_requeue_true', 'Look: reject and requeue'],
   ['ack_requeue_false', 'Take them out'],
@@ -25,6 +28,18 @@ export function messageBrowser(view, vhost, queue) {
   const where = path('queues', vhost, queue, 'get');
   const fetch = (mode, count, isWhole) =>
     post(where, { count, ackmode: mode, encoding: 'auto', ...(isWhole ? {} : { truncate: CUT_BYTES }) });
+  const browse = async (values, before) => {
+    const first = before[before.length - 1];
+    const worked = await attempt(async () => {
+      const params = { first, count: values.count, truncate: values.whole ? WHOLE_BYTES : CUT_BYTES };
+      showBrowsed(results, await get(path('queues', vhost, queue, 'messages'), { params }), vhost, {
+        skipped: (before.length - 1) * Number(values.count),
+        back: before.length > 1 ? () => browse(values, before.slice(0, -1)) : null,
+        on: (next) => browse(values, [...before, next]),
+      });
+    });
+    return worked;
+  };
   const look = async (values, page) => {
     const size = Number(values.count);
     let messages = [];
@@ -43,6 +58,10 @@ export function messageBrowser(view, vhost, queue) {
   ];
   const note = h('p.hint', null, 'Messages that go back into the queue keep their place and are marked as redelivered.');
   const element = form(fields, 'Get messages', async (values) => {
+    if (values.ackmode === BROWSE) {
+      await browse(values, [1]);
+      return;
+    }
     if (!isLook(values.ackmode) && !(await mayTake(queue, values))) return;
     await look(values, 1);
   });
@@ -76,6 +95,21 @@ function showPage(results, messages, { vhost, size, page, isLook: canTurn, turn 
     pager.lastChild.disabled = !canGoOn;
   }
   fill(results, pager, shown.map((message, index) => messageCard(vhost, message, first + index)));
+}
+
+/** Messages that were only looked at.   turn.skipped: those before them. turn.back, turn.on: show those before and behind. */
+function showBrowsed(results, { messages, next }, vhost, turn) {
+  const pager = h('nav.pages', { 'aria-label': 'Messages' },
+    button('Previous', () => turn.back(), { small: true, hint: 'Messages nearer to the head' }),
+    h('span', null, messages.length ? plural(messages.length, 'message') : 'No messages'),
+    button('Next', () => turn.on(next), { small: true, hint: 'Messages behind these' }));
+  pager.firstChild.disabled = turn.back === null;
+  pager.lastChild.disabled = next === null;
+  if (!messages.length && turn.back === null) {
+    fill(results, h('p.empty', null, 'The queue has no messages that are ready.'));
+    return;
+  }
+  fill(results, pager, messages.map((message, index) => messageCard(vhost, message, turn.skipped + index)));
 }
 
 /** A message as a card. `index` counts from 0 at the queue's head. */

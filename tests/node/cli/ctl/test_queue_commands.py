@@ -219,6 +219,48 @@ def test_list_rings(run: Run, fake: FakeNode) -> None:
     assert found[0]["ring"] == ["n1@h", "n2@h", "n3@h"]
 
 
+# ---- browse_queue, replay_dead_letters ----
+
+
+def test_browse_queue(run: Run, fake: FakeNode) -> None:
+    row = {
+        "number": 7,
+        "exchange": "",
+        "routing_key": "q",
+        "redelivered": False,
+        "payload_bytes": 2,
+        "payload": "hi",
+        "properties": {},
+    }
+    fake.answers["browse_queue"] = {"messages": [row], "next": None}
+    assert run("browse_queue", "q", "--count", "5", "-p", "v") == (
+        0,
+        "Messages of queue 'q' in vhost 'v' ...\n"
+        "number\texchange\trouting_key\tredelivered\tpayload_bytes\tpayload\n"
+        "7\t\tq\tfalse\t2\thi\n",
+        "",
+    )
+    assert fake.asked == [("browse_queue", {"vhost": "v", "queue": "q", "first": 1, "count": 5})]
+
+
+def test_replay_dead_letters(run: Run, fake: FakeNode) -> None:
+    fake.answers["replay_dead_letters"] = {"to": {"a": 2}, "failed": {"b": 1}, "looked_at": 3}
+    code, output, _ = run("replay_dead_letters", "dead", "--reason", "rejected", "--rate", "10")
+    assert (code, output) == (
+        0,
+        "Replaying dead letters of queue 'dead' in vhost '/' ...\nqueue\treplayed\tfailed\na\t2\t0\nb\t0\t1\n",
+    )
+    ((name, asked),) = fake.asked
+    assert name == "replay_dead_letters"
+    assert (asked["reason"], asked["rate"], asked["count"], asked["user"]) == ("rejected", 10, 0, "guest")
+    fake.answers["replay_dead_letters"] = {"to": {}, "failed": {}, "looked_at": 3}
+    assert (
+        "No messages would be replayed; 3 were looked at"
+        in run("replay_dead_letters", "dead", "--count-only")[1]
+    )
+    assert fake.asked[-1][1]["count_only"] is True
+
+
 # ---- rebalance ----
 
 

@@ -13,6 +13,7 @@ import { argumentList, badge, button, liveFacts, link, section } from '../parts.
 import { publishForm } from '../publish.js';
 import { deleteQueue, purgeQueue } from '../queue_actions.js';
 import { queueState } from '../queue_marks.js';
+import { replayForm } from '../replay.js';
 import { RingPanel, isMirrored, ringOf } from '../ring_panel.js';
 
 const LENGTHS = [
@@ -69,6 +70,7 @@ function parts(view, vhost, name, kept) {
     section('queue.bindings', 'Bindings', {}, bindings.element, section('queue.bind', 'Add a binding', { isOpen: false }, bindQueueForm(view, vhost, name))),
     section('queue.publish', 'Publish a message', { isOpen: false }, publishForm(view, vhost, '', name)),
     section('queue.get', 'Get messages', { isOpen: false }, messageBrowser(view, vhost, name)),
+    section('queue.replay', 'Replay dead letters', { isOpen: false }, replayForm(view, vhost, name)),
     section('queue.danger', 'Purge, delete', { isOpen: false }, h('.danger-buttons', null, purge, remove)),
   ];
   return { all, head, lengths, rates, details, counts, consumers, bindings, ring, ringSection };
@@ -119,6 +121,8 @@ function detailsOf(queue) {
     ['Consumers', number(queue.consumers)],
     ['Consumer capacity', percent(queue.consumer_capacity ?? queue.consumer_utilisation), 'How much of the time the queue could hand messages to consumers at once'],
     ['Memory', bytes(queue.memory)],
+    queue.messages_dlx === undefined ? null : ['Dead letters that wait', number(queue.messages_dlx), 'They stay in the queue until each target has them'],
+    queue.messages_delayed === undefined ? null : ['Waiting to be retried', number(queue.messages_delayed), 'Returned by clients, and ready again later'],
     head ? ['Oldest message', ago(head * 1000, Date.now()), 'By its timestamp property'] : null,
     queue.idle_since ? ['Idle for', duration(Date.now() - Date.parse(queue.idle_since))] : null,
     queue.exclusive_consumer_tag ? ['Exclusive consumer', queue.exclusive_consumer_tag] : null,
