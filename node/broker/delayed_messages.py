@@ -8,22 +8,31 @@ full target refuses is dropped for that target.
 Source: docs/delayed.md.
 """
 
-from functools import partial
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from node.amqp.reader import MIXED_SIZES
 from node.broker.forwarding import Forwarding, ForwardingHost
 from node.catalogue.delayed import DELAY_HEADER, exchange_of
 from node.override import override
 from node.queue.delay import due_copy, due_envelope, negated
 from node.queue.intake import Targets
-from node.queue.live_queue import LiveQueue
 from node.queue.pending_publish import PendingPublish
 from node.queue.queue import Queue
-from node.queue.run import Batch, Run
+from node.queue.run import Batch, Envelope, Run
+from node.scheduling.turn import TURN_S
 
 DUE_MAX: Final = 4096
 """The most messages of a node that have left their waiting queues and are not forgotten yet; the others stay there."""
 
+TURN_MAX: Final = 2048
+"""The most messages that go out in one turn; a long turn ends before."""
+
+TOGETHER_MAX: Final = 1024
+"""The most messages that are published together, between two looks at the clock: at a microsecond each."""
+
+RULED_MAX: Final = 20
+"""The same where a queue's rules look at each message, or each is routed by itself, at some 20 us a message."""
 
 ROUTES_MAX: Final = 1024
 """The most routes that are remembered; with more they are all learnt anew."""
@@ -36,6 +45,20 @@ class Delayed(NamedTuple):
     exchange: str
 
 
+class Group:
+    """Runs that are published together: of one errand, one queue and equal envelopes."""
+
+    __slots__ = ("errand", "queue", "runs")
+
+    def __init__(self, errand: Delayed, queue: Queue, runs: list[Run]) -> None:
+        self.errand = errand
+        self.queue = queue
+        self.runs = runs
+
+    def __len__(self) -> int:
+        return sum(map(len, self.runs))
+
+
 class DelayedMessages(Forwarding[Delayed]):
     """The messages of one broker that are due, in the order in which they became so."""
 
@@ -44,6 +67,8 @@ class DelayedMessages(Forwarding[Delayed]):
         self._routes: dict[tuple[Delayed, tuple[str, ...]], Targets | None] = {}
         self._version = -1
         self._count = 0  # of all that are not forgotten
+        self._groups: dict[PendingPublish, Group] = {}
+        """The messages that are published, and not at all their targets yet. `_on_way` stays empty."""
         self._held_back: dict[Queue, None] = {}  # queues with more that is due
 
     def room(self, queue: Queue) -> int:
@@ -60,43 +85,76 @@ class DelayedMessages(Forwarding[Delayed]):
         self._add(Delayed(record.vhost, exchange_of(record.name)), run, queue)
 
     @override
+    def turn(self) -> None:
+        """Publish as many messages as a turn may cost, those with the same way together."""
+        left, clock = TURN_MAX, self._broker.turns.clock
+        ends_at = clock() + TURN_S
+        while self._waiting and left > 0 and clock() <= ends_at:
+            errand, run, queue = self._waiting[0]
+            if errand.vhost not in self._broker.vhosts or queue.is_deleted:
+                self._waiting.popleft()
+                self._forget(run, queue)
+                continue
+            targets = self._targets(errand, _keys(run.envelope), run.contents[0])
+            group = self._take(min(left, _at_once(targets)))
+            left -= len(group)
+            self._publish_group(group, targets)
+
+    def _take(self, limit: int) -> Group:
+        """Remove and return the first messages that wait, up to so many, as far as their way is the same."""
+        errand, run, queue = self._waiting.popleft()
+        envelope = run.envelope
+        runs: list[Run] = []
+        while True:
+            if len(run) > limit:
+                self._waiting.appendleft((errand, run[limit:], queue))
+                run = run[:limit]
+            runs.append(run)
+            limit -= len(run)
+            if not limit or not self._waiting:
+                break
+            other, following, origin = self._waiting[0]
+            if other != errand or origin is not queue or not envelope.is_like(following.envelope):
+                break
+            run = following
+            self._waiting.popleft()
+        return Group(errand, queue, runs)
+
+    @override
     def _publish(self, errand: Delayed, run: Run, queue: Queue) -> bool:
-        """Publish messages. True: their targets do not all have them yet, so the queue keeps them."""
-        if queue.is_deleted:
-            return False
-        batches = self._batches(errand, run)
-        targets: list[LiveQueue] = [target for _, found in batches for target in found]
-        if any(target.is_out_of_reach for target in targets):
-            self._postpone(errand, run, queue)
-            return True
-        pending = PendingPublish(len(run))
+        raise AssertionError("messages are published in groups")
+
+    def _publish_group(self, group: Group, targets: Targets | None) -> None:
+        """Publish messages. Their queue keeps them until `_arrived` or `_postpone` has seen to them.
+
+        targets: of all of them; None: each has its own.
+        """
+        batches = _batches(group, targets) if targets is not None else self._own_batches(group)
+        if any(target.is_out_of_reach for _, found in batches for target in found.away):
+            for run in group.runs:
+                self._postpone(group.errand, run, group.queue)
+            return
+        pending = PendingPublish(len(group))
         intake = self._broker.intake
         for batch, found in batches:
             intake.give(batch, found, pending)
-            for target in found:
-                if isinstance(target, Queue):
-                    target.count_letters(len(batch.contents))
-                    self._congested = target if target.leaves_node else self._congested
-        self._on_way[pending] = run, queue
-        intake.end(pending, partial(self._accepted, errand, run, queue))
-        return True
+            for target in found.near:
+                target.count_letters(len(batch.contents))
+                self._congested = target if target.leaves_node else self._congested
+        self._groups[pending] = group
+        intake.end(pending, self._arrived)
 
-    def _batches(self, errand: Delayed, run: Run) -> list[tuple[Batch, Targets]]:
-        """Return the messages as they go out, in order, with the queues that they go to."""
-        envelope = run.envelope
-        keys = (envelope.routing_key, *envelope.cc, *envelope.bcc)
-        targets = self._targets(errand, keys, run.contents[0])
-        if targets is not None:
-            negatives = list(map(negated, run.contents))
-            contents = [content for content in negatives if content is not None]
-            if len(contents) == len(negatives):
-                return [(Batch(envelope, contents, run.size), targets)]
+    def _own_batches(self, group: Group) -> list[tuple[Batch, Targets]]:
+        """Return messages of which each has targets of its own, as they go out, in order, with these targets."""
+        envelope = group.runs[0].envelope
+        keys = _keys(envelope)
         envelope = due_envelope(envelope)
         found: list[tuple[Batch, Targets]] = []
-        for content in run.contents:
-            copy, headers = due_copy(content, envelope.channel)
-            own = Targets(self._route(errand, keys, headers, copy)) if targets is None else targets
-            found.append((Batch(envelope, [copy], run.size), own))
+        for run in group.runs:
+            for content in run.contents:
+                copy, headers = due_copy(content, envelope.channel)
+                own = Targets(self._route(group.errand, keys, headers, copy))
+                found.append((Batch(envelope, [copy], run.size), own))
         return found
 
     def _targets(self, errand: Delayed, keys: tuple[str, ...], content: bytes) -> Targets | None:
@@ -115,17 +173,27 @@ class DelayedMessages(Forwarding[Delayed]):
             self._routes[known] = None if depends else Targets(self._route(errand, keys, {}, content))
         return self._routes[known]
 
-    @override
-    def _accepted(self, errand: Delayed, run: Run, queue: Queue, pending: PendingPublish) -> None:
+    def _arrived(self, pending: PendingPublish) -> None:
+        """Have the queue forget messages that all targets have. If a target was lost, they are routed anew, all of
+        them.
+
+        If their queue has left, they are at its new master again. If this node's disk has failed, they are not tried
+        again and again until the node ends.
+        """
+        group = self._groups.pop(pending)
+        errand, queue = group.errand, group.queue
         if queue.successor is not None:
-            self._settled(len(run))
-        elif (
-            pending.is_unkept
-        ):  # this node's disk has failed: not at once again and again until the node ends
-            del self._on_way[pending]
-            self._postpone(errand, run, queue)
-            return
-        super()._accepted(errand, run, queue, pending)
+            self._settled(len(group))
+        elif pending.is_unkept:
+            for run in group.runs:
+                self._postpone(errand, run, queue)
+        elif pending.is_lost:
+            self._waiting.extend((errand, run, queue) for run in group.runs)
+            self._broker.wake()
+        else:
+            for run in joined(group.runs):
+                queue.forget(run)
+            self._settled(len(group))
 
     @override
     def _forget(self, run: Run, queue: Queue) -> None:
@@ -133,10 +201,17 @@ class DelayedMessages(Forwarding[Delayed]):
         self._settled(len(run))
 
     @override
+    def all_unsettled(self) -> Iterator[tuple[Run, Queue]]:
+        for group in self._groups.values():
+            for run in group.runs:
+                yield run, group.queue
+        yield from super().all_unsettled()
+
+    @override
     def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
         runs = super().unsettled(queue, take=take)
         if take:
-            on_way = sum(len(run) for run, origin in self._on_way.values() if origin is queue)
+            on_way = sum(len(group) for group in self._groups.values() if group.queue is queue)
             self._settled(sum(map(len, runs)) - on_way)
         return runs
 
@@ -146,3 +221,51 @@ class DelayedMessages(Forwarding[Delayed]):
         held_back, self._held_back = self._held_back, {}
         for queue in held_back:
             self._broker.touch(queue)
+
+
+def _keys(envelope: Envelope) -> tuple[str, ...]:
+    return (envelope.routing_key, *envelope.cc, *envelope.bcc)
+
+
+def _at_once(targets: Targets | None) -> int:
+    """Return how many messages may go to these targets between two looks at the clock.   None: to their own."""
+    if targets is None or not all(queue.is_plain for queue in targets):
+        return RULED_MAX
+    return max(RULED_MAX, TOGETHER_MAX // (1 + targets.count))
+
+
+def _batches(group: Group, targets: Targets) -> list[tuple[Batch, Targets]]:
+    """Return messages as they go out to the same targets, in order: in one batch if their frames can stay."""
+    runs = group.runs
+    contents = runs[0].contents if len(runs) == 1 else [content for run in runs for content in run.contents]
+    sizes = {run.size for run in runs}
+    size = sizes.pop() if len(sizes) == 1 else MIXED_SIZES
+    negatives = negated(contents)
+    if negatives is not None:
+        return [(Batch(runs[0].envelope, negatives, size), targets)]
+    envelope = due_envelope(runs[0].envelope)
+    copies = [due_copy(content, envelope.channel)[0] for content in contents]
+    return [(Batch(envelope, copies, size), targets)]
+
+
+def joined(runs: list[Run]) -> list[Run]:
+    """Return runs without their contents, in the fewest pieces, so that their queue forgets them at once."""
+    found: list[Run] = []
+    for run in sorted(runs, key=_first):
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.seqs.stop == run.seqs.start
+            and last.is_indexed is run.is_indexed
+            and (last.store_id + len(last.seqs) if last.store_id else 0) == run.store_id
+        ):
+            last.seqs = range(last.seqs.start, run.seqs.stop)
+        else:
+            found.append(
+                Run(run.envelope, run.seqs, [], run.size, store_id=run.store_id, is_indexed=run.is_indexed)
+            )
+    return found
+
+
+def _first(run: Run) -> int:
+    return run.seqs.start

@@ -23,6 +23,7 @@ from node.catalogue.records import QueueRecord, ResourceKind
 from node.client.confirms import Confirms
 from node.client.counters import ChannelCounters
 from node.client.giving_back import give_back
+from node.client.header_routes import HeaderRoutes
 from node.client.publishing import Route, make_envelope, rewritten
 from node.client.reply_to import ReplyConsumer
 from node.client.spreading import is_wide
@@ -156,6 +157,11 @@ class Channel:
         """
         envelope = route.envelope
         if envelope is None or (traits is not route.traits and traits != route.traits):
+            if route.by_headers is not None:
+                at = 0
+                while at < len(contents):
+                    at = self.publish_some(route, route.by_headers, traits, contents, at, size)
+                return
             envelope = make_envelope(self, route, traits)
             if route.looks_at_each or traits.cc or traits.bcc is not None or traits.reply_to is not None:
                 for content in contents:
@@ -163,6 +169,32 @@ class Channel:
                 return
             route.envelope, route.traits = envelope, traits
         self._publish(Batch(envelope, contents, size), route, route.targets)
+
+    def publish_some(
+        self,
+        route: Route,
+        by_headers: HeaderRoutes,
+        traits: Traits,
+        contents: list[bytes],
+        first: int,
+        size: int,
+    ) -> int:
+        """Publish messages from an index on whose headers decide where they go, as many as cost little to route.
+
+        by_headers: the route's.   Returns: the index of the next message.
+        Raises: ProtocolError if the first one is invalid.
+        """
+        envelope = by_headers.envelope
+        if envelope is None or (traits is not by_headers.traits and traits != by_headers.traits):
+            envelope = make_envelope(self, route, traits)
+            if traits.cc or traits.bcc is not None or traits.reply_to is not None:
+                self._publish_one(route, envelope, traits, contents[first], size)
+                return first + 1
+            by_headers.envelope, by_headers.traits = envelope, traits
+        for targets, start, stop in by_headers.parts(contents, first):
+            self._publish(Batch(envelope, contents[start:stop], size), route, targets)
+            first = stop
+        return first
 
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int

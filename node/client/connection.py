@@ -294,13 +294,18 @@ class Connection(BaseConnection):
         size: int,
     ) -> None:
         """Publish a long run as far as the share of the turn goes: the rest waits."""
-        step = route.at_once_max
-        for at in range(0, len(contents), step):
+        step, by_headers = route.at_once_max, route.by_headers
+        at = 0
+        while at < len(contents):
             if at and (self._reader.paused or self._clock() > self._share.ends_at):
                 self._rest = channel, method_frame, traits, contents[at:], size
                 self._share.stop()
                 break
-            route.channel.publish(route, traits, contents[at : at + step], size)
+            if by_headers is None:
+                route.channel.publish(route, traits, contents[at : at + step], size)
+                at += step
+            else:
+                at = route.channel.publish_some(route, by_headers, traits, contents, at, size)
             if self.broker.storage.is_congested:
                 self.throttle.hold()  # pauses the reader
 

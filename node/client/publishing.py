@@ -18,6 +18,7 @@ from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
 from node.catalogue.access import check_resource, check_topic, check_user_id
 from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.names import not_found, resource
+from node.client.header_routes import HeaderRoutes
 from node.client.reply_to import is_reply_name
 from node.queue.content import decode_content, encode_content
 from node.queue.intake import Targets
@@ -59,7 +60,7 @@ class Route:
 
     targets: the queues that it leads to.
     looks_at_each: routing depends on each message, by its headers or otherwise, or leads to a direct reply.
-    headers_asked: the names of those headers.
+    headers_asked: the names of those headers.   by_headers: the targets, where they depend on headers alone.
     at_once_max: messages of a run that are published before the clock is looked at again.
     counters: of the exchange.
     traits, envelope: of the last messages, used again while the traits stay the same.
@@ -67,6 +68,7 @@ class Route:
 
     __slots__ = (
         "at_once_max",
+        "by_headers",
         "channel",
         "counters",
         "envelope",
@@ -87,7 +89,9 @@ class Route:
         *,
         looks_at_each: bool,
         headers_asked: Collection[bytes] = (),
+        by_headers: HeaderRoutes | None = None,
     ) -> None:
+        self.by_headers = by_headers
         self.channel = channel
         self.exchange = publish.exchange
         self.routing_key = publish.routing_key
@@ -168,8 +172,23 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
         else:
             check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
     if target.headers_asked or target.varies:
-        return Route(channel, publish, (), looks_at_each=True, headers_asked=target.headers_asked)
+        by_headers = None if target.varies else _by_headers(channel, name, key, target.headers_asked)
+        return Route(
+            channel,
+            publish,
+            (),
+            looks_at_each=True,
+            headers_asked=target.headers_asked,
+            by_headers=by_headers,
+        )
     return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
+
+
+def _by_headers(channel: "Channel", exchange: str, key: str, asked: Collection[bytes]) -> HeaderRoutes:
+    broker, vhost, keys = channel.broker, channel.connection.vhost, (key,)
+    return HeaderRoutes(
+        asked, lambda headers, content: Targets(broker.route(vhost, exchange, keys, headers, content))
+    )
 
 
 def check_not_immediate(publish: BasicPublish) -> None:

@@ -4,14 +4,16 @@ So no further exchange delays it again, and consumers see for how long it has wa
 Source: the documentation and the tests of RabbitMQ's archived plug-in; docs/delayed.md.
 """
 
+from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from node.amqp.constants import FRAME_OVERHEAD_BYTES
 from node.amqp.field_table import Field, Table
-from node.amqp.frames import FRAME_HEADER_STRUCT
+from node.amqp.properties import read_headers
 from node.catalogue.delayed import DELAY_HEADER, delay_number
-from node.queue.content import chosen_headers, decode_content, encode_content
+from node.queue.alike import CACHED_MAX_BYTES, PROPERTIES_AT, stretches
+from node.queue.content import decode_content, encode_content
 from node.queue.run import Envelope
 
 _SIGNED_INT_MAX: Final = (1 << 31) - 1
@@ -20,6 +22,9 @@ _NAME: Final = DELAY_HEADER.encode()
 _NAMES: Final = (_NAME,)
 _ENTRY: Final = bytes([len(_NAME)]) + _NAME + b"I"
 """The octets before the number of a header x-delay, as most clients write it."""
+
+_CHANGES_MAX: Final = 1024
+"""The most properties for which it is remembered where the number stands, at up to a kilobyte each."""
 
 
 def due_envelope(old: Envelope) -> Envelope:
@@ -37,24 +42,41 @@ def due_envelope(old: Envelope) -> Envelope:
     )
 
 
-def negated(content: bytes) -> bytes | None:
-    """Return a content with a negative delay, its frames as they were; None: that takes `due_copy`.
+def negated(contents: Sequence[bytes]) -> list[bytes] | None:
+    """Return contents with negative delays, their frames as they were; None: some of them take `due_copy`.
 
-    The number is replaced where it stands, which takes a third of the time. It must be of the usual type, and its
+    The number is replaced where it stands, which takes a tenth of the time. It must be of the usual type, and its
     octets must not stand anywhere else in the header frame, as in a header's value.
     """
-    delay = chosen_headers(content, _NAMES).get(DELAY_HEADER)
+    found: list[bytes] = []
+    for octets, first, stop in stretches(contents):
+        change = _change(octets) if len(octets) <= CACHED_MAX_BYTES else _find_change(octets)
+        if change is None:
+            return None
+        at, number = change
+        behind = at + _INT.size
+        if stop - first == 1:
+            content = contents[first]
+            found.append(b"".join((content[:at], number, content[behind:])))
+        else:
+            found += [b"".join((content[:at], number, content[behind:])) for content in contents[first:stop]]
+    return found
+
+
+def _find_change(octets: bytes) -> tuple[int, bytes] | None:
+    """Return the offset of the delay's number in contents with these properties, and the octets to put there."""
+    delay = read_headers(octets, 0, _NAMES).get(DELAY_HEADER)
     if delay is None or delay.tag != "I":
         return None
     assert isinstance(delay.value, int)
     entry = _ENTRY + _INT.pack(delay.value)
-    size: int = FRAME_HEADER_STRUCT.unpack_from(content)[2]
-    end = FRAME_OVERHEAD_BYTES + size
-    at = content.find(entry, 0, end)
-    if delay.value <= 0 or at < 0 or content.find(entry, at + 1, end) >= 0:
+    at = octets.find(entry)
+    if delay.value <= 0 or at < 0 or octets.find(entry, at + 1) >= 0:
         return None
-    at += len(_ENTRY)
-    return b"".join((content[:at], _INT.pack(-delay.value), content[at + _INT.size :]))
+    return PROPERTIES_AT + at + len(_ENTRY), _INT.pack(-delay.value)
+
+
+_change: Final = lru_cache(_CHANGES_MAX)(_find_change)
 
 
 def due_copy(content: bytes, channel: int) -> tuple[bytes, Table]:

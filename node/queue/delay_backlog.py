@@ -7,22 +7,24 @@ A run's `expiry` is the time at which it is due, so each copy on another node an
 time are here alone, and are made anew from the messages after a restart or when a mirror takes over: a restart reads
 the segments once, and until then nothing is at hand, as anything might be due first.
 
-Memory: 56 bytes for an entry of an index, one for each run; a run in memory has some 350 bytes beside its contents. On
-disk it costs its entry alone.
+Memory: a run in memory has some 400 bytes beside its contents. On disk it costs its entry in the index alone, ten
+bytes.
 Source: docs/delayed.md.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.due_index import Due, DueIndex
+from node.queue.far_index import FarIndex
 from node.queue.holdings import Holdings
 from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import AHEAD_BYTES, KEPT_BYTES, MESSAGE_BYTES, nobody
-from node.queue.run import NEVER, Absent, Batch, Run
+from node.queue.run import NEVER, Absent, Batch, Run, bytes_of
 from node.queue.storage import Page, QueueStorage
 
 TIMER_MAX_S: Final = 3600.0
@@ -38,8 +40,16 @@ AHEAD_S: Final = 2.0
 _SLACK_S: Final = 0.001
 """A millisecond more, as the sum of a time and `AHEAD_S` is not exact."""
 
-FETCHED_MAX: Final = 2048
-"""The most entries that are fetched from disk in one go."""
+FETCHED_MAX: Final = 8192
+"""The most messages that are fetched from disk in one go."""
+
+EARLY_S: Final = 60.0
+"""The seconds before it is due from which a message comes from disk with others of its segment: each fetch reads a
+whole segment, so it should bring as much as it can. For so long after messages had to leave memory none come early.
+"""
+
+EARLY_BYTES: Final = 32 * 1024 * 1024
+"""The memory of the queue's messages above which none come early."""
 
 _CHUNK: Final = 4096
 """The numbers of a chunk; no run in memory reaches over its end, so that a run is found by any of its numbers."""
@@ -59,10 +69,12 @@ class DelayBacklog:
         "_disk_count",
         "_far",
         "_is_asking",
+        "_last",
         "_near",
         "_on_loaded",
         "_pages",
         "_runs",
+        "_short_until",
         "_soon",
         "_storage",
         "_unread",
@@ -73,14 +85,15 @@ class DelayBacklog:
         self._storage = storage
         self._on_loaded = on_loaded
         self._runs: dict[int, dict[int, Run]] = {}  # by chunk and first number
+        self._last: Run | None = None  # the one that was placed last, while it is here: equals of it join it
         self._near = DueIndex()  # of runs in memory, and of some that have left it
-        self._far = DueIndex()  # of messages that are on disk only, each within a segment
+        self._far = FarIndex(storage.segment_entries)  # of messages that are on disk only
         self._pages: dict[int, Page] = {}  # by segment: those of `_far`, `_wanted` and `_unread`
         self._unread: deque[Page] = deque()  # restored, with messages whose times are not known yet
         self._wanted: list[Due] = []  # taken from `_far` and on their way
         self._count = self._body_bytes = 0  # in memory
         self._disk_count = self._disk_bytes = 0
-        self._soon = -NEVER
+        self._soon = self._short_until = -NEVER
         self._asked = 0  # rises when a pending answer of the disk no longer counts
         self._is_asking = False
 
@@ -132,7 +145,25 @@ class DelayBacklog:
 
     def append(self, batch: Batch, first_seq: int, expiry: float = NEVER, is_indexed: bool = False) -> None:
         """Add new messages that are due at the same time; see `Run`."""
-        seqs = range(first_seq, first_seq + len(batch.contents))
+        last, count = self._last, len(batch.contents)
+        if (
+            last is not None
+            and last.seqs.stop == first_seq
+            and last.expiry == expiry
+            and last.envelope is batch.envelope
+            and last.is_indexed is is_indexed
+            and last.store_id == batch.store_id == 0
+            and first_seq % _CHUNK + count <= _CHUNK
+            and first_seq % _CHUNK
+        ):
+            last.contents += batch.contents
+            last.seqs = range(last.seqs.start, first_seq + count)
+            if last.size != batch.size:
+                last.size = MIXED_SIZES
+            self._count += count
+            self._body_bytes += bytes_of(batch.contents, batch.size)
+            return
+        seqs = range(first_seq, first_seq + count)
         contents = batch.contents.copy()
         self.add(Run(batch.envelope, seqs, contents, batch.size, expiry, 0, batch.store_id, is_indexed))
 
@@ -148,7 +179,7 @@ class DelayBacklog:
     def _place(self, run: Run) -> None:
         for piece in _cut(run, _CHUNK):
             first = piece.seqs.start
-            self._runs.setdefault(first // _CHUNK, {})[first] = piece
+            self._runs.setdefault(first // _CHUNK, {})[first] = self._last = piece
             self._near.push(piece.expiry, first, len(piece))
 
     # --- out ---
@@ -205,11 +236,57 @@ class DelayBacklog:
         return (far is not None and far < due) or (bool(self._wanted) and self._wanted[0] < due)
 
     def _remove(self, run: Run) -> None:
+        if run is self._last:
+            self._last = None
         first = run.seqs.start
         chunk = self._runs[first // _CHUNK]
         del chunk[first]
         if not chunk:
             del self._runs[first // _CHUNK]
+
+    def withdraw(self, seq: int, done: Callable[[Run | Absent | None], None]) -> bool:
+        """Remove a single message; `done` is called with it, now or when its segment was read, or with None: it does
+        not wait here. The caller has the storage forget it.
+
+        Returns: False if that cannot be told now, as the disk is asked for something else; `done` is not called then.
+        """
+        run = self._cut_out(seq)
+        segment = seq // self._storage.segment_entries
+        page = self._pages.get(segment)
+        if run is not None or page is None or seq not in page.numbers:
+            done(run)
+            return True
+        if self._is_asking or self._unread:
+            return False
+        if not self._far.discard(seq):
+            done(None)
+            return True
+        asked = self._ask()
+
+        def scanned(found: list[Absent]) -> None:
+            if asked == self._asked:
+                self._shrink(segment, 1, sum(absent.body_bytes for absent in found))
+                self._answered()
+                done(found[0] if found else None)
+
+        self._storage.scan(segment, seq, seq, scanned)
+        return True
+
+    def _cut_out(self, seq: int) -> Run | None:
+        """Remove and return a message that is in memory."""
+        for first, run in self._runs.get(seq // _CHUNK, {}).items():
+            if not first <= seq < run.seqs.stop:
+                continue
+            self._remove(run)
+            at = seq - first
+            for part in (run[:at], run[at + 1 :]):
+                if len(part):
+                    self._place(part)
+            run = run[at : at + 1]
+            self._count -= 1
+            self._body_bytes -= run.body_bytes
+            return run
+        return None
 
     def clear(self, on_gone: Callable[[range], None] | None = None) -> int:
         """Drop all messages and have the storage forget them; return how many there were.   on_gone: as in
@@ -221,17 +298,27 @@ class DelayBacklog:
             if run.is_indexed:
                 self._storage.forget(run.seqs, run.store_id)
             on_gone(run.seqs)
-        numbers = NumberSet(
-            range(due.first_seq, due.first_seq + due.size) for due in (*self._far.entries(), *self._wanted)
-        )
-        for page in self._unread:
-            numbers.add(page.numbers)
-        for page in self._pages.values():
-            self._forget_page(page, numbers, on_gone)
+        far, self._far = self._far, FarIndex(self._storage.segment_entries)
+        unread = {page.segment: page.numbers for page in self._unread}
+        wanted = self._wanted.copy()
+        pages = deque(self._pages[segment] for segment in sorted(self._pages))
+
+        def forget_next() -> None:
+            if pages:
+                page = pages.popleft()
+                dues = chain(far.of(page.segment), (due for due in wanted if due.first_seq in page.numbers))
+                numbers = NumberSet(range(due.first_seq, due.first_seq + due.size) for due in dues)
+                if page.segment in unread:
+                    numbers.add(unread[page.segment])
+                self._forget_page(page, numbers, on_gone, forget_next)
+
+        forget_next()
         self.abandon()
         return count
 
-    def _forget_page(self, page: Page, numbers: NumberSet, on_gone: Callable[[range], None]) -> None:
+    def _forget_page(
+        self, page: Page, numbers: NumberSet, on_gone: Callable[[range], None], done: Callable[[], None]
+    ) -> None:
         """Have the storage forget those messages of a page that have these numbers: others may be on their way out."""
 
         def forget(found: list[Absent]) -> None:
@@ -240,12 +327,14 @@ class DelayBacklog:
                     skipped = seqs.start - absent.seqs.start
                     self._storage.forget(seqs, absent.store_id + skipped if absent.store_id else 0)
                     on_gone(seqs)
+            done()
 
         self._storage.scan(page.segment, page.first_seq, page.last_seq, forget)
 
     def abandon(self) -> None:
         """Let go of all messages without telling the storage, which knows what became of them."""
         self._runs.clear()
+        self._last = None
         self._near.clear()
         self._far.clear()
         self._pages.clear()
@@ -323,14 +412,22 @@ class DelayBacklog:
         if self._unread:
             self._read()
             return
-        room = AHEAD_BYTES
-        while (due := self._far.head) is not None and due.at <= until:
-            if room <= 0 or len(self._wanted) >= FETCHED_MAX:
-                break
-            self._wanted.append(self._far.pop())
-            room -= due.size * (MESSAGE_BYTES + self._disk_bytes // max(self._disk_count, 1))
-        if self._wanted:
+        head = self._far.head
+        if head is not None and head.at <= until:
+            self._want(head.first_seq // self._storage.segment_entries, until)
             self._locate()
+
+    def _want(self, segment: int, until: float) -> None:
+        """Take messages of a segment from the index that are due until some time, as many as may be fetched in one go.
+
+        As its file is read anyway, those that are due a while later come too, if they are few and memory has room.
+        """
+        each = MESSAGE_BYTES + self._disk_bytes // max(self._disk_count, 1)
+        limit = max(1, min(FETCHED_MAX, AHEAD_BYTES // each))
+        self._wanted = self._far.take(segment, until, limit)
+        limit -= sum(due.size for due in self._wanted)
+        if limit > 0 and until > self._short_until and self.memory_bytes < EARLY_BYTES:
+            self._wanted += self._far.take(segment, until + EARLY_S, limit)
 
     def _read(self) -> None:
         """Read one segment, to learn when its messages are due."""
@@ -340,8 +437,9 @@ class DelayBacklog:
         def scanned(found: list[Absent]) -> None:
             if asked != self._asked or self._waits([page.numbers]):
                 return
-            for absent in found:
-                self._far.push(absent.expiry, absent.seqs.start, len(absent))
+            self._far.extend(
+                page.segment, ((absent.expiry, absent.seqs.start, len(absent)) for absent in found)
+            )
             count, body_bytes = sum(map(len, found)), sum(absent.body_bytes for absent in found)
             self._shrink(page.segment, page.count - count, page.body_bytes - body_bytes)
             self._unread.popleft()
@@ -350,14 +448,10 @@ class DelayBacklog:
         self._storage.scan(page.segment, page.first_seq, page.last_seq, scanned)
 
     def _locate(self) -> None:
-        """Find where the contents of wanted messages stand, in the segment of the first one."""
+        """Find where the contents of wanted messages stand, which are in one segment."""
         asked = self._ask()
         segment = self._wanted[0].first_seq // self._storage.segment_entries
-        numbers = NumberSet(
-            range(due.first_seq, due.first_seq + due.size)
-            for due in self._wanted
-            if due.first_seq // self._storage.segment_entries == segment
-        )
+        numbers = NumberSet(range(due.first_seq, due.first_seq + due.size) for due in self._wanted)
 
         def scanned(found: list[Absent]) -> None:
             if asked == self._asked and not self._waits(numbers):
@@ -382,7 +476,7 @@ class DelayBacklog:
                     piece = run[seqs.start - run.seqs.start : seqs.stop - run.seqs.start]
                     body_bytes += piece.body_bytes
                     self.add(piece)
-            self._wanted = [due for due in self._wanted if due.first_seq not in numbers]
+            self._wanted = []
             # Messages that the disk has lost no longer count either.
             self._shrink(segment, len(numbers), body_bytes)
             self._answered()
@@ -456,7 +550,9 @@ class DelayBacklog:
                 freed += run.body_bytes + len(run) * MESSAGE_BYTES
         if not leaving:
             return 0
+        self._short_until = self._soon + EARLY_S
         self._storage.page_out(leaving)
+        dues: dict[int, list[tuple[float, int, int]]] = {}
         for run in leaving:
             self._remove(run)
             self._count -= len(run)
@@ -465,7 +561,9 @@ class DelayBacklog:
                 first, last = part.seqs.start, part.seqs[-1]
                 segment = first // self._storage.segment_entries
                 self._add_page(Page(segment, 0, first, last, len(part), part.body_bytes))
-                self._far.push(part.expiry, first, len(part))
+                dues.setdefault(segment, []).append((part.expiry, first, len(part)))
+        for segment, entries in dues.items():
+            self._far.extend(segment, entries)
         return freed
 
 

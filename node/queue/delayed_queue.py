@@ -9,21 +9,24 @@ back, and it goes out again: twice perhaps, but not never.
 Source: docs/delayed.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import groupby
+from math import ceil
 from typing import Final
 
 from node.catalogue.delayed import DELAY_HEADER, delay_ms
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.override import override
-from node.queue.content import chosen_headers
+from node.queue.alike import headers_in, stretches
 from node.queue.delay_backlog import ROUNDING_S, TIMER_MAX_S, DelayBacklog
 from node.queue.host import QueueHost
 from node.queue.queue import Queue
-from node.queue.run import NEVER, Batch
+from node.queue.run import NEVER, Absent, Batch, Run
 from node.queue.storage import NO_STORE_ID, QueueStorage
+
+_SLACK_MS: Final = 0.001
+"""A microsecond less, as the sum of a time and a delay is not exact. `ROUNDING_S` is a thousand times more."""
 
 _HEADERS: Final = (DELAY_HEADER.encode(),)
 
@@ -85,6 +88,29 @@ class DelayedQueue(Queue):
             host.due(self, waiting.take(room), now)
         self._arm_head_timer()
 
+    def withdraw(self, seq: int, done: Callable[[bool], None]) -> bool:
+        """Drop a single message that waits; `done` is called with whether it waited here, now or later.
+
+        Returns: False if that cannot be told now, and `done` is not called; see `DelayBacklog.withdraw`.
+        """
+
+        def forget(message: Run | Absent | None) -> None:
+            if isinstance(message, Absent):
+                message = Run(
+                    message.envelope,
+                    message.seqs,
+                    [],
+                    message.size,
+                    store_id=message.store_id,
+                    is_indexed=True,
+                )
+            if message is not None:
+                self.forget(message)
+            self._arm_head_timer()
+            done(message is not None)
+
+        return self._waiting.withdraw(seq, forget)
+
     @override
     def _arm_head_timer(self) -> None:
         when = self._waiting.look_again_at
@@ -123,6 +149,21 @@ def _own(settings: QueueSettings) -> QueueSettings:
 
 def _dues(batch: Batch, now: float) -> Iterator[tuple[float, int]]:
     """Yield when the messages of a batch are due, and how many that follow each other are due at that time."""
-    delays = [delay_ms(chosen_headers(content, _HEADERS)) or 0 for content in batch.contents]
-    for delay, group in groupby(delays):
-        yield now + (delay and delay / 1000 + ROUNDING_S), sum(1 for _ in group)
+    last, count = -1.0, 0
+    for octets, first, stop in stretches(batch.contents):
+        delay = delay_ms(headers_in(octets, _HEADERS))
+        due = now if delay is None else due_at(now, delay)
+        if count and due != last:
+            yield last, count
+            count = 0
+        last = due
+        count += stop - first
+    yield last, count
+
+
+def due_at(now: float, delay: int) -> float:
+    """Return when a message is due that is to wait for so many milliseconds: at the end of a millisecond of the clock.
+
+    So messages that came in the same millisecond, and those that are due in the same one, go out together.
+    """
+    return ceil(now * 1000 + delay - _SLACK_MS) / 1000 + ROUNDING_S

@@ -74,6 +74,10 @@ class Envelope:
         found.waits = not self.waits
         return found
 
+    def is_like(self, other: "Envelope") -> bool:
+        """True if messages in the two may share one."""
+        return self is other or all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
 
 def _shortstr(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogateescape")

@@ -8,6 +8,7 @@ from node.amqp.field_table import long, longstr
 from node.amqp.methods import ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind
 from node.amqp.properties import Properties
 from node.catalogue.delayed import DELAYED_TYPE, waiting_queue
+from node.queue.delayed_queue import DelayedQueue
 from tests.durable_world.world import LARGE_BYTES, DurableWorld
 from tests.kit.world import Client, check_invariants
 
@@ -137,3 +138,29 @@ def test_a_crash_while_messages_go_out_loses_none(is_kill: bool, is_paged: bool)
             assert found == bodies
             return
     raise AssertionError("the disk had more to do than this looks at")
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_cancelled_message_stays_cancelled_after_a_restart(is_large: bool, is_paged: bool) -> None:
+    """In memory or on disk, in the index or in the message store, whose contents go, too."""
+    world, client = ready()
+    bodies = [b"%d" % number * (LARGE_BYTES if is_large else 1) for number in range(4)]
+    for body in bodies:
+        publish(world, client, 10_000, body)
+    world.rest()
+    if is_paged:
+        world.page_out(WAITING)
+        world.rest()
+    queue = world.queue(WAITING)
+    assert isinstance(queue, DelayedQueue)
+    answers: list[bool] = []
+    assert queue.withdraw(2, answers.append)
+    world.rest()
+    assert answers == [True]
+    assert queue.backlog.count == 3
+    world.stop()
+    world.start()
+    later(world, 11.0)
+    assert world.bodies("q") == [bodies[0], bodies[2], bodies[3]]
+    check_invariants(world)

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from node.amqp.constants import ReplyCode
-from node.amqp.field_table import Field, Table, boolean, long, longstr
+from node.amqp.field_table import Field, boolean, long, longstr
 from node.amqp.methods import (
     BasicAck,
     BasicConsume,
     BasicGet,
-    BasicGetEmpty,
     BasicReturn,
     ConfirmSelect,
     ConfirmSelectOk,
@@ -24,7 +23,6 @@ from node.amqp.methods import (
     ExchangeDelete,
     ExchangeDeleteOk,
     QueueBind,
-    QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
@@ -37,83 +35,26 @@ from node.amqp.methods import (
     TxSelectOk,
 )
 from node.amqp.properties import Properties
-from node.broker.delayed_messages import DUE_MAX
-from node.broker.forwarding import FORWARDED_MAX, RETRY_S
+from node.broker.delayed_messages import DUE_MAX, TURN_MAX
+from node.broker.forwarding import RETRY_S
 from node.catalogue.commands import DeleteVhost, SetPolicy
 from node.catalogue.delayed import DELAY_MAX_MS, DELAYED_TYPE, waiting_queue
 from node.queue.delay_backlog import ROUNDING_S, TIMER_MAX_S
 from node.queue.delayed_queue import DelayedQueue
-from tests.kit.world import Client, World, check_invariants
+from tests.kit.world import World, check_invariants
+from tests.node.broker.delayed_scene import (
+    bound,
+    declaration,
+    fabric,
+    fetched,
+    later,
+    publish,
+    ready,
+    waiting,
+)
 
 WAITING = waiting_queue("x")
 ORDER = (500, 100, 300, 200, 100, 400)
-
-
-def declaration(name: str = "x", type_: str | None = "direct", **flags: bool) -> ExchangeDeclare:
-    arguments = {} if type_ is None else {"x-delayed-type": longstr(type_)}
-    return ExchangeDeclare(exchange=name, type=DELAYED_TYPE, arguments=arguments, **flags)
-
-
-def fabric(type_: str = "direct", *keys: str, queue: str = "q") -> tuple[World, Client]:
-    """The exchange x, and a queue that is bound to it with these keys."""
-    world = World()
-    client = world.client()
-    assert client.ask(1, declaration(type_=type_)) == ExchangeDeclareOk()
-    bound(client, queue, *keys or ("k",))
-    return world, client
-
-
-def bound(
-    client: Client, queue: str, *keys: str, exchange: str = "x", arguments: Table | None = None
-) -> None:
-    assert isinstance(client.ask(1, QueueDeclare(queue=queue)), QueueDeclareOk)
-    for key in keys:
-        bind = QueueBind(queue=queue, exchange=exchange, routing_key=key, arguments=arguments or {})
-        assert client.ask(1, bind) == QueueBindOk()
-
-
-def publish(
-    client: Client,
-    delay: Field | int | None,
-    body: bytes = b"m",
-    key: str = "k",
-    *,
-    exchange: str = "x",
-    mandatory: bool = False,
-    headers: Table | None = None,
-    **properties: object,
-) -> None:
-    table = dict(headers or {})
-    if delay is not None:
-        table["x-delay"] = delay if isinstance(delay, Field) else Field("I", delay)
-    given = Properties(headers=table, **properties)  # type: ignore[arg-type]
-    client.publish(1, key, body, exchange=exchange, mandatory=mandatory, properties=given)
-    client.world.settle()
-
-
-def waiting(world: World, exchange: str = "x") -> int:
-    return world.queue(waiting_queue(exchange)).backlog.count
-
-
-def ready(world: World, queue: str = "q") -> int:
-    world.settle()
-    return world.queue(queue).backlog.count
-
-
-def fetched(client: Client, queue: str = "q") -> list[bytes]:
-    """Take all messages of a queue."""
-    bodies = []
-    while True:
-        client.send(1, BasicGet(queue=queue, no_ack=True))
-        (item,) = client.received()
-        if isinstance(item.method, BasicGetEmpty):
-            return bodies
-        bodies.append(item.body)
-
-
-def later(world: World, seconds: float) -> None:
-    """Let time pass, and as much more as times are rounded up."""
-    world.advance(seconds + ROUNDING_S)
 
 
 # --- when -------------------------------------------------------------------------------------------------
@@ -221,7 +162,7 @@ def test_a_shorter_delay_overtakes_a_longer_one_that_is_waited_for() -> None:
 def test_many_that_are_due_at_once_take_several_turns() -> None:
     """A bounded number a turn and on the way, all of them in the end, in order."""
     world, client = fabric()
-    count = DUE_MAX + 2 * FORWARDED_MAX
+    count = DUE_MAX + TURN_MAX
     for number in range(count):
         publish(client, 1000, b"%d" % number)
     world.now += 2.0
@@ -231,7 +172,7 @@ def test_many_that_are_due_at_once_take_several_turns() -> None:
         world.broker.turn(world.now)
         lengths.append(world.queue("q").backlog.count)
     steps = [after - before for before, after in zip([0, *lengths], lengths, strict=False)]
-    assert max(steps) <= FORWARDED_MAX
+    assert max(steps) <= TURN_MAX
     assert lengths[-1] == count
     assert fetched(client) == [b"%d" % number for number in range(count)]
     assert waiting(world) == 0

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from node.amqp.reader import MIXED_SIZES
-from node.queue.delay_backlog import AHEAD_S, FETCHED_MAX, DelayBacklog
+from node.queue.delay_backlog import AHEAD_S, EARLY_S, FETCHED_MAX, DelayBacklog
 from node.queue.number_set import NumberSet
-from node.queue.run import NEVER, Batch, Envelope
+from node.queue.run import NEVER, Absent, Batch, Envelope, Run
 from node.queue.storage import Page
 from tests.kit.messages import bodies_of, content
 from tests.kit.queue_storage import FakeQueueStorage
@@ -84,7 +84,7 @@ def test_a_run_is_taken_in_pieces() -> None:
     """The rest keeps its place before what came later."""
     bench = Bench()
     bench.add(b"a", b"b", b"c", at=1.0)
-    bench.add(b"d", at=1.0)
+    bench.add(b"d", at=1.0, is_kept=False)
     assert bodies_of(bench.backlog.take(2)) == [b"a", b"b"]
     assert bench.backlog.at_hand == 1
     assert bodies_of(bench.backlog.take(2)) == [b"c"]
@@ -122,16 +122,54 @@ def test_after_a_restart_nothing_leaves_before_all_times_are_known() -> None:
 
 def test_only_what_is_due_soon_comes_from_disk() -> None:
     bench = Bench()
-    for at in range(0, 1000, 10):
+    for at in range(0, 10_000, 100):
         bench.add(b"%d" % at, at=float(at))
     again = bench.reopened()
-    again.fetch(95.0)
+    again.fetch(920.0)
     assert again.backlog.lengths()["q4"] == 10
     assert again.backlog.count == 100
-    assert again.due(95.0) == [b"%d" % at for at in range(0, 100, 10)]
-    assert again.backlog.look_again_at == 100.0 - AHEAD_S
+    assert again.due(920.0) == [b"%d" % at for at in range(0, 1000, 100)]
+    assert again.backlog.look_again_at == 1000.0 - AHEAD_S
     again.fetch(again.backlog.look_again_at)
-    assert again.backlog.head_expiry == 100.0
+    assert again.backlog.head_expiry == 1000.0
+
+
+def test_with_what_is_due_soon_comes_what_is_due_next_in_its_segment() -> None:
+    """A fetch reads a whole segment; not while memory is short, and nothing goes out before its time."""
+    bench = Bench()
+    for number in range(1, 17):  # the first segment has numbers to 7, the last one only 16
+        bench.add(b"%d" % number, at=number * EARLY_S / 4)
+    again = bench.reopened()
+    again.fetch(EARLY_S / 4)
+    assert again.backlog.lengths()["q4"] == 5, "the other segments are not read"
+    assert again.due(EARLY_S / 4) == [b"1"]
+    assert again.backlog.page_out(1 << 30) > 0
+    assert again.backlog.lengths()["q4"] == 0
+    again.fetch(EARLY_S / 2)
+    assert again.backlog.lengths()["q4"] == 1
+    seen = again.due(EARLY_S / 2)
+    for now in range(3, 17):
+        again.fetch(now * EARLY_S / 4)
+        seen += again.due(now * EARLY_S / 4)
+    assert seen == [b"%d" % number for number in range(2, 17)]
+
+
+def test_what_follows_and_is_due_at_the_same_time_joins_the_run() -> None:
+    """A publisher of single messages makes few runs; not from one chunk into the next, nor with other traits."""
+    bench = Bench()
+    bench.add(b"a", at=1.0)
+    bench.add(b"bb", b"c", at=1.0)
+    bench.add(b"d", at=1.0, is_kept=False)
+    bench.add(b"e", at=2.0, is_kept=False)
+    assert [run.seqs for run in bench.backlog.in_memory(0)] == [range(1, 4), range(4, 5), range(5, 6)]
+    assert bodies_of(bench.backlog.take(2)) == [b"a", b"bb"]
+    bench.add(b"f", at=2.0, is_kept=False)
+    assert (bench.backlog.count, bench.backlog.body_bytes) == (4, 4)
+    assert bench.due(2.0) == [b"c", b"d", b"e", b"f"]
+    bench.next_seq = 4090
+    for _ in range(12):
+        bench.add(b"x", at=3.0)
+    assert [run.seqs for run in bench.backlog.in_memory(0)] == [range(4090, 4096), range(4096, 4102)]
 
 
 def test_what_comes_in_meanwhile_waits_for_what_is_due_before_on_disk() -> None:
@@ -215,6 +253,49 @@ def test_purging_forgets_what_waits_and_nothing_else(is_paged: bool) -> None:
     assert sorted(seq for seqs in gone for seq in seqs) == [2, 3]
     assert list(bench.storage.entries) == [out.seqs[0]]
     assert (bench.backlog.count, bench.backlog.head_expiry) == (0, NEVER)
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+@pytest.mark.parametrize("gone", [1, 2, 3, 4])
+def test_a_single_message_can_be_withdrawn(gone: int, is_paged: bool) -> None:
+    """From either end of a run, from within, and one that is a run of its own."""
+    bench = Bench()
+    bench.add(b"1", b"2", b"3", at=50.0)
+    bench.add(b"4", at=40.0)
+    if is_paged:
+        bench.backlog.page_out(1 << 30)
+    found: list[Run | Absent | None] = []
+    assert bench.backlog.withdraw(gone, found.append)
+    while bench.storage.questions:
+        bench.storage.questions.popleft()()
+    (message,) = found
+    assert message is not None
+    assert message.seqs == range(gone, gone + 1)
+    bench.storage.forget(message.seqs, message.store_id)
+    assert (bench.backlog.count, bench.backlog.body_bytes) == (3, 3)
+    assert bench.backlog.withdraw(gone, found.append)
+    assert bench.backlog.withdraw(1000, found.append)
+    assert found[1:] == [None, None]
+    bench.fetch(50.0)
+    assert bench.due(50.0) == [body for body in (b"4", b"1", b"2", b"3") if body != b"%d" % gone]
+    assert (bench.backlog.count, bench.backlog.body_bytes, bench.backlog.is_paged) == (0, 0, False)
+
+
+def test_while_the_disk_is_asked_nothing_can_be_withdrawn_from_it() -> None:
+    """The message may be on its way into memory. One that is there can go."""
+    bench = Bench()
+    bench.add(b"a", b"b", at=1.0)
+    again = bench.reopened()
+    found: list[Run | Absent | None] = []
+    assert not again.backlog.withdraw(1, found.append)
+    again.fetch(-50.0)
+    again.backlog.fetch(1.0)
+    assert not again.backlog.withdraw(1, found.append)
+    again.add(b"c", at=9.0)
+    assert again.backlog.withdraw(3, found.append)
+    assert [message is not None for message in found] == [True]
+    again.fetch(1.0)
+    assert again.due(9.0) == [b"a", b"b"]
 
 
 def test_an_answer_that_comes_after_the_end_is_ignored() -> None:
