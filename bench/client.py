@@ -136,9 +136,13 @@ class Connection:
         reply = self.call(f.QUEUE_DELETE, b"\0\0" + f.short_string(queue) + b"\0", f.QUEUE_DELETE_OK)
         return int(struct.unpack(">I", reply)[0])
 
-    def declare_exchange(self, exchange: str, kind: str) -> None:
+    def declare_exchange(
+        self, exchange: str, kind: str, *, durable: bool = False, arguments: bytes | None = None
+    ) -> None:
+        """Declare an exchange.   arguments: an encoded field table."""
         names = f.short_string(exchange) + f.short_string(kind)
-        self.call(f.EXCHANGE_DECLARE, b"\0\0" + names + b"\0" + f.string_table({}), f.EXCHANGE_DECLARE_OK)
+        table = f.string_table({}) if arguments is None else arguments
+        self.call(f.EXCHANGE_DECLARE, b"\0\0" + names + bytes([durable << 1]) + table, f.EXCHANGE_DECLARE_OK)
 
     def delete_exchange(self, exchange: str) -> None:
         self.call(f.EXCHANGE_DELETE, b"\0\0" + f.short_string(exchange) + b"\0", f.EXCHANGE_DELETE_OK)
