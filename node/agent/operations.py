@@ -11,6 +11,7 @@ from node.admin import limits, parameters, permissions, plugins, policies, users
 from node.admin.admin import OPERATOR, Admin
 from node.agent import errors, moves
 from node.agent.definition_operations import DefinitionOperations
+from node.agent.delayed_operations import DelayedOperations
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
@@ -20,6 +21,7 @@ from node.config.file import ConfigError
 from node.io.control import EX_USAGE, ControlError
 from node.log import mirroring as log_mirroring
 from node.log import phrases
+from node.operations.delayed import DELAYED
 from node.operations.listings import LISTINGS
 from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
@@ -67,6 +69,7 @@ class Operations:
             **verbs(PLUGINS, self._admin, plugins),
             **verbs(LISTINGS, self._admin, lists),
             **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
+            **verbs(DELAYED, self._admin, DelayedOperations(agent, self._running)),
             **verbs(RUNTIME, self._admin, RuntimeOperations(agent, self._running)),
             **DefinitionOperations(agent, self._running).asking,
         }

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from node.admin import queues
+from node.admin import delayed, queues
+from node.admin.admin import AdminError
 from node.admin.replay import Choice
 from node.app import Node
 from node.client.connection import Connection
@@ -13,6 +14,7 @@ from node.clustering.questions import Question
 from node.io.control import EX_USAGE, ControlError, unavailable
 from node.io.turns import taken
 from node.management import browsing
+from node.management.delayed_rows import page_row
 from node.management.node_facts import node_facts
 from node.process import phases, status
 from node.statistics.query import Query
@@ -106,6 +108,38 @@ async def sync_queue(agent: "Agent", arguments: Arguments) -> bool:
     return any(each.is_running for each in status.sync.values())
 
 
+async def list_delayed(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
+    """Return messages that wait in a delayed exchange here.   vhost, exchange; first: the lowest id; count; truncate:
+    the most bytes of a payload
+    """
+    broker, (vhost, exchange) = _running(agent).broker, _delayed(arguments)
+    first, count, truncate = (_natural(arguments, name) for name in ("first", "count", "truncate"))
+    try:
+        return page_row(await delayed.browse(broker, vhost, exchange, first, count), truncate)
+    except AdminError as error:
+        raise unavailable(error.text) from None
+
+
+async def cancel_delayed(agent: "Agent", arguments: Arguments) -> bool:
+    """Drop a message that waits in a delayed exchange here; return whether it did.   vhost, exchange, message"""
+    broker, (vhost, exchange) = _running(agent).broker, _delayed(arguments)
+    try:
+        return await delayed.cancel(broker, vhost, exchange, _natural(arguments, "message"))
+    except AdminError as error:
+        raise unavailable(error.text) from None
+
+
+def _delayed(arguments: Arguments) -> tuple[str, str]:
+    return str(arguments.get("vhost")), str(arguments.get("exchange"))
+
+
+def _natural(arguments: Arguments, name: str) -> int:
+    value = arguments.get(name)
+    if type(value) is not int or value < 0:
+        raise ControlError(EX_USAGE, f"{name} must be a number, 0 or more")
+    return value
+
+
 async def reset_statistics(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
     """Forget all statistics until now."""
     agent.management.attach(_running(agent))
@@ -170,6 +204,8 @@ _ANSWERS: Final[Mapping[str, Callable[["Agent", Arguments], Awaitable[Any]]]] = 
     "sync_queue": sync_queue,
     "browse_queue": browse_queue,
     "would_replay": would_replay,
+    "list_delayed": list_delayed,
+    "cancel_delayed": cancel_delayed,
     "maintenance": maintenance,
     "log_lines": log_lines,
 }

@@ -15,7 +15,7 @@ from node.cli.ctl.parameter_commands import PARAMETERS
 from node.cli.ctl.queue_commands import QUEUES
 from node.cli.ctl.runtime_commands import RUNTIME
 from node.cli.ctl.user_commands import USERS
-from node.operations import policies
+from node.operations import delayed, policies
 
 COMMANDS: Final[dict[str, Command]] = {
     **NODES,
@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, Command]] = {
     **ACCESS,
     **QUEUES,
     **LISTINGS,
+    **commands(delayed.DELAYED),
     **HEALTH,
     **RUNTIME,
     **PARAMETERS,

@@ -16,6 +16,7 @@ _NOUNS: Final = (
     "queues",
     "dead_letters",
     "exchanges",
+    "delayed",
     "bindings",
     "connections",
     "channels",

@@ -1,8 +1,10 @@
 """docs/delayed.md: delayed exchanges in the HTTP API and in definitions."""
 
+from typing import Any
+
 import pytest
 
-from tests.conformance.http.steps import path, put_queue, succeeds
+from tests.conformance.http.steps import bad_request, is_missing, path, put_queue, succeeds
 from tests.kit.http_api import HttpApi
 from tests.kit.server_cluster import is_rabbitmq
 
@@ -60,3 +62,41 @@ def test_definitions_have_the_exchange_and_not_its_queue(api: HttpApi, vhost: st
     assert api.post(path("definitions", vhost), document).status == 204
     publish(api, vhost, 3_600_000)
     assert succeeds(api.get(path("exchanges", vhost, "x")))["messages_delayed"] == 1
+
+
+def delayed(api: HttpApi, vhost: str, query: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = succeeds(api.get(path("exchanges", vhost, "x", "delayed") + query))
+    return found
+
+
+def test_messages_that_wait_are_shown_and_cancelled(api: HttpApi, vhost: str) -> None:
+    """By any user who may read the exchange, and write to it."""
+    api.put(path("exchanges", vhost, "x"), EXCHANGE)
+    for delay in (3_600_000, 7_200_000, 1_800_000):
+        publish(api, vhost, delay)
+    first, second, third = delayed(api, vhost)["messages"]
+    assert (first["id"], second["id"], third["id"]) == (1, 2, 3)
+    assert 3_500_000 < second["due"] - first["due"] < 3_700_000
+    assert third["due"] < first["due"]
+    assert first["routing_key"] == "k"
+    assert first["properties"] == {"headers": {"x-delay": 3_600_000}}
+    assert (first["payload"], first["payload_encoding"], first["payload_bytes"]) == ("", "string", 0)
+
+    page = delayed(api, vhost, "?from=2&count=1")
+    assert ([row["id"] for row in page["messages"]], page["next"]) == ([2], 3)
+    where = path("exchanges", vhost, "x", "delayed")
+    assert api.delete(f"{where}/2").status == 204
+    is_missing(api.delete(f"{where}/2"))
+    is_missing(api.delete(f"{where}/none"))
+    assert [row["id"] for row in delayed(api, vhost)["messages"]] == [1, 3]
+    assert succeeds(api.get(path("exchanges", vhost, "x")))["messages_delayed"] == 2
+
+
+def test_only_delayed_exchanges_have_messages_that_wait(api: HttpApi, vhost: str) -> None:
+    is_missing(api.get(path("exchanges", vhost, "amq.direct", "delayed")))
+    is_missing(api.get(path("exchanges", vhost, "none", "delayed")))
+    api.put(path("exchanges", vhost, "x"), EXCHANGE)
+    assert delayed(api, vhost) == {"messages": [], "next": None}
+    bad_request(
+        api.get(path("exchanges", vhost, "x", "delayed") + "?count=-1"), "count must be a number, 0 or more"
+    )

@@ -5,9 +5,11 @@ import inspect
 import pytest
 
 from node.admin import limits, parameters, permissions, plugins, policies, users, vhosts
+from node.agent.delayed_operations import DelayedOperations
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
+from node.operations.delayed import DELAYED
 from node.operations.listings import LISTINGS
 from node.operations.operation import Argument, Operation, Table, arguments
 from node.operations.parameters import PARAMETERS
@@ -29,6 +31,7 @@ TABLES: list[tuple[Table, list[object]]] = [
     (LISTINGS, [ListOperations]),
     (QUEUES, [QueueOperations]),
     (RUNTIME, [RuntimeOperations]),
+    (DELAYED, [DelayedOperations]),
 ]
 ROWS = [pytest.param(row, places, id=row.name) for table, places in TABLES for row in table.rows]
 

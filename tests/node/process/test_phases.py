@@ -238,6 +238,7 @@ EVERYTHING: Final[dict[str, Any]] = dict.fromkeys(TEXTS, "x") | {
     "first": 1,
     "hostname": "127.0.0.1",
     "level": "info",
+    "message": 1,
     "number": 1,
     "pid": "<x.1.1.0>",
     "priority": 0,

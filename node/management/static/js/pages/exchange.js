@@ -4,9 +4,10 @@ import { del, get, path } from '../api.js';
 import { bindExchangeForm, bindingsList } from '../bindings.js';
 import { Chart, rangeParams, rangePicker } from '../chart.js';
 import { cluster } from '../cluster.js';
+import { delayedList } from '../delayed.js';
 import { attempt, confirm } from '../dialog.js';
 import { fill, h, patch } from '../dom.js';
-import { exchangeName, plural } from '../format.js';
+import { exchangeName, number, plural } from '../format.js';
 import { argumentList, badge, button, link, liveFacts, section } from '../parts.js';
 import { publishForm } from '../publish.js';
 import { go } from '../router.js';
@@ -37,9 +38,11 @@ export async function render(view, params) {
       name === '' ? null : shown.onto.refresh(),
     ]);
     patch(shown.head, marks(exchange));
+    shown.delayed.hidden = exchange.type !== 'x-delayed-message';
     shown.chart.update(exchange);
     shown.details([
       ['Virtual host', link.vhost(vhost)],
+      exchange.messages_delayed !== undefined && ['Delayed messages', number(exchange.messages_delayed)],
       ['Policy', exchange.policy ? link.policy(vhost, exchange.policy) : null],
       ['Arguments', argumentList(exchange.arguments)],
       ['Declared by', exchange.user_who_performed_action || null],
@@ -59,6 +62,8 @@ function parts(view, vhost, name, kept) {
   const bind = isDefault
     ? h('p.hint', null, 'Every queue is bound to the default exchange by its name; nothing else can be.')
     : section('exchange.bind', 'Add a binding from this exchange', { isOpen: false }, bindExchangeForm(view, vhost, name));
+  const delayed = section('exchange.delayed', 'Delayed messages', { isOpen: false }, delayedList(view, vhost, name));
+  delayed.hidden = true;
   const remove = button('Delete exchange', () => deleteExchange(vhost, name, from), { danger: true });
   const all = [
     h('header.page-head', null, h('h1', null, h('span.page-kind', null, 'Exchange'), ' ', h('span.name', null, exchangeName(name))), head),
@@ -67,10 +72,11 @@ function parts(view, vhost, name, kept) {
     section('exchange.bindings', 'Bindings', {},
       h('h3', null, 'From this exchange'), from.element,
       isDefault ? null : [h('h3', null, 'To this exchange'), onto.element], bind),
+    delayed,
     section('exchange.publish', 'Publish a message', { isOpen: false }, publishForm(view, vhost, name)),
     isOwn && section('exchange.danger', 'Delete', { isOpen: false }, h('.danger-buttons', null, remove)),
   ];
-  return { all, head, chart, details, from, onto };
+  return { all, head, chart, details, delayed, from, onto };
 }
 
 function marks(exchange) {
