@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from node.admin import permissions, users, vhosts
+from node.admin import permissions, policies, users, vhosts
 from node.admin.admin import Admin, AdminError
-from node.catalogue.commands import Bind, DeclareQueue, SetGlobalParameter
+from node.catalogue.commands import Bind, DeclareQueue, SetGlobalParameter, SetPolicy
+from node.catalogue.holding import hold_header
 from node.catalogue.records import Json
 from node.definitions.document import (
     LIMIT_EXCEEDED,
@@ -125,7 +126,7 @@ async def _put(admin: Admin, found: Definitions) -> None:
     )
     await _each(admin, "global runtime parameters", found.global_parameters, admin.submit)
     # One at a time: each is held against all queues that are there.
-    await _each(admin, "policies", found.policies, admin.submit, at_once=1)
+    await _each(admin, "policies", found.policies, lambda command: _set_policy(admin, command), at_once=1)
     await _each(admin, "runtime parameters", found.parameters, admin.submit)
     await _each(admin, "queues", found.queues, lambda command: _put_queue(admin, command))
     await _each(admin, "bindings", found.bindings, lambda command: _bind(admin, command))
@@ -165,8 +166,17 @@ async def _put_vhost(admin: Admin, item: VhostItem) -> bool:
     )
 
 
+async def _set_policy(admin: Admin, command: SetPolicy) -> None:
+    await policies.put_holding(admin, command.vhost, command.definition)
+    await admin.submit(command)
+
+
 async def _put_queue(admin: Admin, command: DeclareQueue) -> None:
     if admin.catalogue.queue(command.vhost, command.name) is None:
+        header = hold_header(command.arguments)
+        holding = None if header is None else admin.broker.holding(command.vhost, header)
+        if holding is not None:
+            await admin.submit(holding)
         uid = admin.broker.entropy(_UID_BYTES).hex()
         await admin.submit(admin.broker.placed(replace(command, uid=uid)))
 

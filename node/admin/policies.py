@@ -9,8 +9,9 @@ from typing import cast, get_args
 from node.admin.admin import Admin, AdminError, check_name
 from node.admin.vhosts import existing
 from node.catalogue.commands import ClearPolicy, SetPolicy
+from node.catalogue.holding import HOLD_ARGUMENT
 from node.catalogue.policy_validation import validate_policy
-from node.catalogue.records import ApplyTo, Json
+from node.catalogue.records import ApplyTo, Json, JsonObject
 from node.definitions.rows import Row, policy_row
 from node.log import admin as log_admin
 
@@ -55,9 +56,18 @@ async def set_policy(
         apply_to=apply_to,
         is_operator=is_operator,
     )
+    await put_holding(admin, vhost, command.definition)
     is_new = await admin.submit(command)
     admin.logger.info(log_admin.policy_set(name, command.apply_to, vhost, command.pattern))
     return is_new
+
+
+async def put_holding(admin: Admin, vhost: str, definition: JsonObject) -> None:
+    """Make the exchange that keeps messages for queues with such a policy, if it needs one. Raises: AdminError."""
+    header = definition.get(HOLD_ARGUMENT.removeprefix("x-"))
+    holding = admin.broker.holding(vhost, header) if isinstance(header, str) else None
+    if holding is not None:
+        await admin.submit(holding)
 
 
 def policy_command(

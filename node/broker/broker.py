@@ -15,6 +15,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.field_table import Table
+from node.broker import holding
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
 from node.broker.delayed_messages import DelayedMessages
@@ -26,6 +27,7 @@ from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, DeclareDelayed, DeclareExchange, DeclareQueue, ExchangeDeclared
 from node.catalogue.delayed import DELAYED_TYPE, is_waiting_queue, waiting_queue
+from node.catalogue.holding import HOLD_ARGUMENT
 from node.catalogue.mirrors.placement import Placement
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.names import home_is_down, not_found
@@ -512,9 +514,14 @@ class Broker:
         settings = self.queue_settings(record)
         if is_waiting_queue(record.name):
             return DelayedQueue(record, settings, self, storage, self.now)
+        queue: Queue
         if self.meter is not None:
-            return MeteredQueue(record, settings, self, storage, self.now, self.meter)
-        return Queue(record, settings, self, storage, self.now)
+            queue = MeteredQueue(record, settings, self, storage, self.now, self.meter)
+        else:
+            queue = Queue(record, settings, self, storage, self.now)
+        if settings.hold_until_header is not None:
+            holding.ensure(self, queue)
+        return queue
 
     def replace(self, record: QueueRecord, live: LiveQueue) -> None:
         """Replace the live queue of a mirrored queue, which has moved: `live` takes over publishes, questions and
@@ -547,8 +554,20 @@ class Broker:
         if command.type != DELAYED_TYPE:
             return command
         name, uid = waiting_queue(command.name), self.entropy(UID_BYTES).hex()
-        waiting = DeclareQueue(command.vhost, name, uid, durable=command.durable, type="quorum")
+        header = command.arguments.get(HOLD_ARGUMENT)
+        waiting = DeclareQueue(
+            command.vhost,
+            name,
+            uid,
+            durable=command.durable,
+            arguments={} if header is None else {HOLD_ARGUMENT: header},
+            type="quorum",
+        )
         return DeclareDelayed(command.vhost, command, self.placed(waiting))
+
+    def holding(self, vhost: str, header: str) -> Command[ExchangeDeclared] | None:
+        """Return the declaration of the exchange that keeps messages until the time in a header; None: it exists."""
+        return holding.declaration(self, vhost, header)
 
     def queue_settings(self, record: QueueRecord) -> QueueSettings:
         """Return the settings of a queue by its arguments and policies."""

@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 from node.amqp.reader import MIXED_SIZES
 from node.broker.forwarding import Forwarding, ForwardingHost
 from node.catalogue.delayed import DELAY_HEADER, exchange_of
+from node.catalogue.holding import hold_header, is_holding_exchange
 from node.override import override
+from node.queue.content import properties_of
 from node.queue.delay import due_copy, due_envelope, negated
 from node.queue.intake import Targets
 from node.queue.pending_publish import PendingPublish
@@ -39,10 +41,15 @@ ROUTES_MAX: Final = 1024
 
 
 class Delayed(NamedTuple):
-    """The errand of messages that are due."""
+    """The errand of messages that are due.
+
+    exchange: the delayed one, or the one that they were published to.   is_held: they were held for a queue, and go as
+    they came.
+    """
 
     vhost: str
     exchange: str
+    is_held: bool = False
 
 
 class Group:
@@ -81,8 +88,10 @@ class DelayedMessages(Forwarding[Delayed]):
     def add(self, queue: Queue, run: Run) -> None:
         """Add messages that are due. The queue forgets them when they are where they were to go."""
         self._count += len(run)
-        record = queue.record
-        self._add(Delayed(record.vhost, exchange_of(record.name)), run, queue)
+        vhost, exchange = queue.record.vhost, exchange_of(queue.record.name)
+        is_held = is_holding_exchange(exchange)
+        errand = Delayed(vhost, run.envelope.exchange if is_held else exchange, is_held)
+        self._add(errand, run, queue)
 
     @override
     def turn(self) -> None:
@@ -146,13 +155,17 @@ class DelayedMessages(Forwarding[Delayed]):
 
     def _own_batches(self, group: Group) -> list[tuple[Batch, Targets]]:
         """Return messages of which each has targets of its own, as they go out, in order, with these targets."""
-        envelope = group.runs[0].envelope
-        keys = _keys(envelope)
-        envelope = due_envelope(envelope)
+        errand, envelope = group.errand, group.runs[0].envelope
+        keys, header = _keys(envelope), self._hold_header(errand)
+        envelope = envelope if errand.is_held else due_envelope(envelope)
         found: list[tuple[Batch, Targets]] = []
         for run in group.runs:
             for content in run.contents:
-                copy, headers = due_copy(content, envelope.channel)
+                if errand.is_held:
+                    copy, headers = content, properties_of(content).headers or {}
+                else:
+                    copy, headers = due_copy(content, envelope.channel)
+                    headers.pop(header, None)
                 own = Targets(self._route(group.errand, keys, headers, copy))
                 found.append((Batch(envelope, [copy], run.size), own))
         return found
@@ -169,9 +182,16 @@ class DelayedMessages(Forwarding[Delayed]):
         if known not in self._routes:
             router = self._broker.vhosts[errand.vhost].router
             asked = router.headers_asked(errand.exchange)
-            depends = router.varies(errand.exchange) or any(name != DELAY_HEADER.encode() for name in asked)
+            own = () if errand.is_held else (DELAY_HEADER, self._hold_header(errand))
+            names = {name.encode("utf-8", "surrogateescape") for name in own}
+            depends = router.varies(errand.exchange) or not names.issuperset(asked)
             self._routes[known] = None if depends else Targets(self._route(errand, keys, {}, content))
         return self._routes[known]
+
+    def _hold_header(self, errand: Delayed) -> str:
+        """Return the name of the header by which an exchange holds messages; empty if there is none."""
+        exchange = self._broker.catalogue.exchange(errand.vhost, errand.exchange)
+        return "" if exchange is None else hold_header(exchange.arguments) or ""
 
     def _arrived(self, pending: PendingPublish) -> None:
         """Have the queue forget messages that all targets have. If a target was lost, they are routed anew, all of
@@ -240,7 +260,7 @@ def _batches(group: Group, targets: Targets) -> list[tuple[Batch, Targets]]:
     contents = runs[0].contents if len(runs) == 1 else [content for run in runs for content in run.contents]
     sizes = {run.size for run in runs}
     size = sizes.pop() if len(sizes) == 1 else MIXED_SIZES
-    negatives = negated(contents)
+    negatives = contents if group.errand.is_held else negated(contents)
     if negatives is not None:
         return [(Batch(runs[0].envelope, negatives, size), targets)]
     envelope = due_envelope(runs[0].envelope)

@@ -8,6 +8,7 @@ from functools import singledispatchmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from node.broker import holding
 from node.broker.tracing import tracer_of
 from node.catalogue import events
 from node.catalogue.delayed import is_waiting_queue
@@ -242,7 +243,12 @@ class Following:
             live = broker.vhosts.get(vhost)
             queue = None if live is None else live.queues.get(name)
             if queue is not None:
+                held = queue.settings.hold_until_header
                 queue.apply_settings(broker.queue_settings(queue.record), broker.now)
+                if queue.settings.hold_until_header != held:
+                    # Routes that were opened meanwhile hold nothing, or too much.
+                    broker.catalogue.version += 1
+                    holding.ensure(broker, queue)
                 if broker.mirrors is not None:
                     broker.mirrors.settings_changed(queue.record)
 

@@ -20,6 +20,7 @@ from node.amqp.erlang import binary_literal, string_literal
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, Table, longstr, type_name
 from node.catalogue.delayed import DELAY_MAX_MS
+from node.catalogue.holding import HOLD_ARGUMENT, hold_header, is_header_name
 from node.catalogue.names import resource
 from node.catalogue.policy import RETRY_TYPES
 from node.catalogue.records import Exchange, QueueRecord, QueueType
@@ -53,6 +54,7 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-max-length-bytes",
         "x-max-priority",
         "x-overflow",
+        "x-hold-until-header",
         "x-queue-mode",
         "x-queue-version",
         "x-single-active-consumer",
@@ -74,6 +76,7 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-single-active-consumer",
         "x-queue-type",
         "x-quorum-initial-group-size",
+        "x-hold-until-header",
         "x-delivery-limit",
         "x-message-ttl",
         "x-queue-leader-locator",
@@ -400,6 +403,11 @@ def _dead_letter_routing_key(field: Field, arguments: Table) -> str | None:
     return fault
 
 
+def _hold_header(field: Field, arguments: Table) -> str | None:
+    fault = _longstr(field, arguments)
+    return fault if fault or is_header_name(hold_header(arguments) or "") else '"not the name of a header"'
+
+
 def _one_of(words: frozenset[bytes], fault_of: Callable[[bytes], str]) -> _Check:
     def check_word(field: Field, arguments: Table) -> str | None:
         fault = _longstr(field, arguments)
@@ -438,6 +446,7 @@ _QUEUE_CHECKS: Final[dict[str, _Check]] = {
     "x-single-active-consumer": _boolean,
     "x-queue-type": _one_of(frozenset(name.encode() for name in _QUEUE_KEYS), _unsupported("type")),
     "x-quorum-initial-group-size": _positive,
+    HOLD_ARGUMENT: _hold_header,
     "x-queue-leader-locator": _one_of(_LEADER_LOCATORS, lambda _: "invalid_queue_locator_arg"),
     "x-delayed-retry-type": _one_of(
         frozenset(word.encode() for word in RETRY_TYPES), lambda _: "invalid_delayed_retry_type"

@@ -14,6 +14,7 @@ from typing import Final
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, Table
+from node.catalogue.holding import check_hold_argument
 from node.catalogue.records import PLAIN_EXCHANGE_TYPES
 
 DELAYED_TYPE: Final = "x-delayed-message"
@@ -59,7 +60,8 @@ def routing_type(arguments: Table) -> str:
 def check_arguments(arguments: Table) -> None:
     """Check the arguments of a new delayed exchange.
 
-    Raises: ProtocolError 406 without the argument, or where it names the delayed type itself; 503 for an unknown type.
+    Raises: ProtocolError 406 without the argument, where it names the delayed type itself, or for a bad name of a
+    header; 503 for an unknown type.
     """
     found = routing_type(arguments)
     if found == DELAYED_TYPE:
@@ -70,6 +72,7 @@ def check_arguments(arguments: Table) -> None:
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
     if found not in PLAIN_EXCHANGE_TYPES:
         raise ProtocolError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{found}'")
+    check_hold_argument(arguments)
 
 
 def delay_ms(headers: Table | None) -> int | None:

@@ -171,7 +171,7 @@ class QueueSettings:
     """The settings of one queue, resolved from its arguments and policies. None: unset.
 
     message_ttl, expires: milliseconds.   max_priority, single_active_consumer: by argument only.
-    dead_letter_strategy: of quorum queues only.
+    dead_letter_strategy: of quorum queues only.   hold_until_header: see `node.catalogue.holding`.
     delayed_retry_...: min and max in milliseconds; multiplier: None: the delay grows by min each time.
     ha_...: of mirrored queues (§9.3), by policy only. ha_params: how many copies, or the names of nodes.
     ha_confirm: the copies that a confirm waits for.   ha_slow_mirror: the treatment of a mirror that doesn't keep up
@@ -193,6 +193,7 @@ class QueueSettings:
     delayed_retry_min: int | None = None
     delayed_retry_max: int = DELAY_MAX_MS
     delayed_retry_multiplier: int | None = None
+    hold_until_header: str | None = None
     queue_mode: str = "default"
     queue_version: int = 1
     queue_master_locator: str | None = None
@@ -253,6 +254,7 @@ def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSetting
         delayed_retry_min=_first_number(arguments, definition, "delayed-retry-min"),
         delayed_retry_max=_first_number(arguments, definition, "delayed-retry-max") or DELAY_MAX_MS,
         delayed_retry_multiplier=_first_number(arguments, definition, "delayed-retry-multiplier"),
+        hold_until_header=_text(arguments, definition, "hold-until-header"),
         queue_mode=_text(arguments, definition, "queue-mode") or "default",
         queue_version=version if version is not None else _number(definition.get("queue-version")) or 1,
         queue_master_locator=_text(arguments, definition, "queue-master-locator"),

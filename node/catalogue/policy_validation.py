@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from node.catalogue.delayed import DELAY_MAX_MS
+from node.catalogue.holding import is_header_name
 from node.catalogue.parameter_validation import (
     check_number,
     check_object,
@@ -85,6 +86,10 @@ def _is_string(value: Json) -> bool:
     return isinstance(value, str)
 
 
+def _is_header_name(value: Json) -> bool:
+    return isinstance(value, str) and is_header_name(value)
+
+
 def _at_least(smallest: int) -> Callable[[Json], bool]:
     return lambda value: isinstance(value, int) and is_integer(value) and value >= smallest
 
@@ -134,6 +139,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "delayed-retry-min": (_is_delay, "is not a valid delayed retry minimum"),
     "delayed-retry-max": (_is_delay, "is not a valid delayed retry maximum"),
     "delayed-retry-multiplier": (_at_least(1), "is not a valid delayed retry multiplier"),
+    "hold-until-header": (_is_header_name, "is not a valid header name"),
     "max-age": (_is_max_age, "is not a valid max age"),
     "queue-leader-locator": (
         _one_of("client-local", "balanced", "random", "least-leaders"),
@@ -161,7 +167,9 @@ _MIRRORING_KEYS: Final = (
     "ha-slow-mirror",
 )
 POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS})
-"""The keys that a policy's definition may have. `ha-confirm` and `ha-slow-mirror` are Fluffle's own."""
+"""The keys that a policy's definition may have. `hold-until-header`, `ha-confirm` and `ha-slow-mirror` are Fluffle's
+own.
+"""
 
 
 def _mirroring_problem(definition: Mapping[str, Json]) -> str | None:

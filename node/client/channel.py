@@ -24,6 +24,7 @@ from node.client.confirms import Confirms
 from node.client.counters import ChannelCounters
 from node.client.giving_back import give_back
 from node.client.header_routes import HeaderRoutes
+from node.client.holding import held_or
 from node.client.publishing import Route, make_envelope, rewritten
 from node.client.reply_to import ReplyConsumer
 from node.client.spreading import is_wide
@@ -204,7 +205,8 @@ class Channel:
         """
         headers = chosen_headers(content, route.headers_asked)
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
-        targets = Targets(self.broker.route(self.connection.vhost, route.exchange, keys, headers, content))
+        queues = self.broker.route(self.connection.vhost, route.exchange, keys, headers, content)
+        targets = Targets(held_or(self.vhost.queues, queues, content))
         content = rewritten(self, content, traits)
         if not route.exchange:
             for key in dict.fromkeys(keys):

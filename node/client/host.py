@@ -82,6 +82,9 @@ class ClientHost(Protocol):
     def with_waiting_queue(self, command: DeclareExchange) -> Command[ExchangeDeclared]:
         """Return the declaration of an exchange, made here: that of a delayed one with its queue, on several nodes."""
 
+    def holding(self, vhost: str, header: str) -> Command[ExchangeDeclared] | None:
+        """Return the declaration of the exchange that keeps messages until the time in a header; None: it exists."""
+
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
         """Call back when all queues are gone that this broker has begun to delete by itself.
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from node.amqp.constants import ReplyCode
 from node.amqp.erlang import string_literal, tagged_tuple
 from node.amqp.errors import ProtocolError
+from node.amqp.field_table import Table
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
 from node.catalogue.access import check_resource, check_topic, check_user_id
 from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.names import not_found, resource
 from node.client.header_routes import HeaderRoutes
+from node.client.holding import held_or
 from node.client.reply_to import is_reply_name
 from node.queue.content import decode_content, encode_content
 from node.queue.intake import Targets
@@ -165,6 +167,8 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
         target = targets[name] = _open_target(channel, name)
     if not name:
         queue = None if is_waiting_queue(key) else channel.broker.vhosts[vhost].queues.get(key)
+        if queue is not None and queue.settings.hold_until_header is not None:
+            return _held_route(channel, publish, (queue,))
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
     if target.is_topic:  # 6
         if (rights := channel.connection.rights) is not None:
@@ -181,14 +185,27 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
             headers_asked=target.headers_asked,
             by_headers=by_headers,
         )
-    return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
+    queues = channel.broker.route(vhost, name, (key,), None)
+    if any(queue.settings.hold_until_header is not None for queue in queues):
+        return _held_route(channel, publish, queues)
+    return Route(channel, publish, queues, looks_at_each=False)
+
+
+def _held_route(channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]") -> Route:
+    """Return the route to queues of which some hold messages until a time in their headers."""
+    live = channel.vhost.queues
+    by_headers = HeaderRoutes((), lambda _, content: Targets(held_or(live, queues, content)))
+    return Route(channel, publish, (), looks_at_each=True, by_headers=by_headers)
 
 
 def _by_headers(channel: "Channel", exchange: str, key: str, asked: Collection[bytes]) -> HeaderRoutes:
-    broker, vhost, keys = channel.broker, channel.connection.vhost, (key,)
-    return HeaderRoutes(
-        asked, lambda headers, content: Targets(broker.route(vhost, exchange, keys, headers, content))
-    )
+    broker, vhost, keys, live = channel.broker, channel.connection.vhost, (key,), channel.vhost.queues
+
+    def find(headers: Table, content: bytes) -> Targets:
+        queues = broker.route(vhost, exchange, keys, headers, content)
+        return Targets(held_or(live, queues, content))
+
+    return HeaderRoutes(asked, find)
 
 
 def check_not_immediate(publish: BasicPublish) -> None:

@@ -14,7 +14,9 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from node.catalogue.delayed import DELAY_HEADER, delay_ms
+from node.amqp.field_table import Table
+from node.catalogue.delayed import DELAY_HEADER, DELAY_MAX_MS, delay_ms
+from node.catalogue.holding import hold_header, hold_time_ms
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.override import override
@@ -28,8 +30,6 @@ from node.queue.storage import NO_STORE_ID, QueueStorage
 _SLACK_MS: Final = 0.001
 """A microsecond less, as the sum of a time and a delay is not exact. `ROUNDING_S` is a thousand times more."""
 
-_HEADERS: Final = (DELAY_HEADER.encode(),)
-
 
 class DelayedQueue(Queue):
     """The queue of one delayed exchange."""
@@ -42,6 +42,9 @@ class DelayedQueue(Queue):
         storage: QueueStorage,
         now: float,
     ) -> None:
+        self._hold = hold_header(record.arguments)
+        names = (DELAY_HEADER,) if self._hold is None else (DELAY_HEADER, self._hold)
+        self._headers = tuple(name.encode("utf-8", "surrogateescape") for name in names)
         super().__init__(record, _own(settings), host, storage, now)
 
     @override
@@ -59,15 +62,40 @@ class DelayedQueue(Queue):
         if self.is_deleted:
             return []
         first = 0
-        for due, count in _dues(batch, now):
+        for due, count in self._dues(batch, now):
             part = batch
             if count < len(batch.contents):
                 store_id = batch.store_id + first if batch.store_id else NO_STORE_ID
                 part = Batch(batch.envelope, batch.contents[first : first + count], batch.size, store_id)
             self._append(part, due)
             first += count
+            if due <= now:
+                self._host.touch(self)
         self._arm_head_timer()
         return []
+
+    def _dues(self, batch: Batch, now: float) -> Iterator[tuple[float, int]]:
+        """Yield when the messages of a batch are due, and how many that follow each other are due at that time."""
+        last, count = -1.0, 0
+        for octets, first, stop in stretches(batch.contents):
+            due = self._due(headers_in(octets, self._headers), now)
+            if count and due != last:
+                yield last, count
+                count = 0
+            last = due
+            count += stop - first
+        yield last, count
+
+    def _due(self, headers: Table, now: float) -> float:
+        """Return when a message is due: by its delay, by the time until which it is held, or by the later of both."""
+        delay = delay_ms(headers)
+        due = now if delay is None else due_at(now, delay)
+        if self._hold is not None:
+            time_ms = hold_time_ms(headers.get(self._hold))
+            wait_ms = 0.0 if time_ms is None else time_ms - (now + self._host.epoch_s) * 1000
+            if 0 < wait_ms <= DELAY_MAX_MS:
+                due = max(due, due_at(now, wait_ms))
+        return due
 
     @override
     def pump(self, now: float) -> None:
@@ -139,6 +167,7 @@ def _own(settings: QueueSettings) -> QueueSettings:
         max_length=None,
         max_length_bytes=None,
         dead_letter_exchange=None,
+        hold_until_header=None,
         max_priority=None,
         single_active_consumer=False,
         delivery_limit=None,
@@ -147,21 +176,7 @@ def _own(settings: QueueSettings) -> QueueSettings:
     )
 
 
-def _dues(batch: Batch, now: float) -> Iterator[tuple[float, int]]:
-    """Yield when the messages of a batch are due, and how many that follow each other are due at that time."""
-    last, count = -1.0, 0
-    for octets, first, stop in stretches(batch.contents):
-        delay = delay_ms(headers_in(octets, _HEADERS))
-        due = now if delay is None else due_at(now, delay)
-        if count and due != last:
-            yield last, count
-            count = 0
-        last = due
-        count += stop - first
-    yield last, count
-
-
-def due_at(now: float, delay: int) -> float:
+def due_at(now: float, delay: float) -> float:
     """Return when a message is due that is to wait for so many milliseconds: at the end of a millisecond of the clock.
 
     So messages that came in the same millisecond, and those that are due in the same one, go out together.

@@ -24,6 +24,7 @@ class QueueHost(Protocol):
 
     timers: Timers
     now: float
+    epoch_s: float
 
     def touch(self, queue: "Queue") -> None:
         """Call the queue's `pump` at the end of the turn: there may be something to deliver."""

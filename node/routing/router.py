@@ -12,6 +12,7 @@ from typing import Final
 
 from node.amqp.field_table import Table
 from node.catalogue.delayed import DELAYED_TYPE, is_waiting_queue, routing_type, waiting_queue
+from node.catalogue.holding import hold_header
 from node.catalogue.records import DEFAULT_EXCHANGE, PLAIN_EXCHANGE_TYPES, Binding, Exchange
 from node.routing.exchange_types import ExchangeTypes
 from node.routing.exchanges import STATES_MAX, BindingIndex, too_many_ways
@@ -93,7 +94,8 @@ class Router:
     def _index(self, record: Exchange) -> BindingIndex | GuardedIndex:
         if record.type == DELAYED_TYPE:
             inner = _INDEXES[routing_type(record.arguments)]()
-            return DelayedIndex(inner, waiting_queue(record.name), self._queues)
+            header = hold_header(record.arguments)
+            return DelayedIndex(inner, waiting_queue(record.name), self._queues, header)
         built_in = _INDEXES.get(record.type)
         return self._plugged(record) if built_in is None else built_in()
 

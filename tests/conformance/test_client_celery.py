@@ -21,6 +21,7 @@ from tests.conformance.celery_app import (
 )
 from tests.kit.client_steps import TIMEOUT_S, Process, amqp_url
 from tests.kit.patience import wait_until
+from tests.kit.server_cluster import is_rabbitmq
 from tests.kit.servers import Server
 
 pytestmark = pytest.mark.slow  # Each worker takes two seconds to start.
@@ -140,6 +141,25 @@ def test_countdown(worker: Worker) -> None:
     soon = worker.send("now")
     assert soon.get(timeout=TIMEOUT_S) < late.get(timeout=TIMEOUT_S)
     assert late.result >= sent + 0.5
+
+
+@pytest.mark.skipif(is_rabbitmq(), reason="RabbitMQ cannot hold messages by a header")
+def test_tasks_that_the_node_holds_until_their_eta(server: Server, broker: str, tmp_path: Path) -> None:
+    """By a policy alone. Before its time no task is with the worker, so the prefetch count stays as it is."""
+    definition = {"hold-until-header": "eta"}
+    server.admin.set_policy(VHOST, "hold", "^celery$", definition, apply_to="queues")
+    try:
+        with running(broker, tmp_path / "held", "--pool=solo", "--concurrency=1") as worker:
+            sent = time.time()
+            late = [worker.send("now", countdown=5) for _ in range(20)]
+            assert worker.call("now") >= sent
+            inspect = worker.app.control.inspect([worker.hostname], timeout=TIMEOUT_S)
+            assert inspect.scheduled() == {worker.hostname: []}
+            ran = [result.get(timeout=TIMEOUT_S) for result in late]
+            assert min(ran) >= sent + 5
+            assert worker.call("flaky", 2) == 2
+    finally:
+        server.admin.clear_policy(VHOST, "hold")
 
 
 def test_more_etas_than_the_prefetch(worker: Worker) -> None:

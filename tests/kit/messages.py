@@ -82,6 +82,7 @@ class FakeHost:
         self.dead += [(reason, body) for body in bodies_of(run)]
 
     now = 0.0
+    epoch_s = 0.0
 
     def begin(self, chore: Chore) -> None:
         for _ in chore:

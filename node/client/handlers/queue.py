@@ -24,6 +24,7 @@ from node.catalogue.arguments import (
     with_default_queue_type,
 )
 from node.catalogue.commands import Bind, DeclareQueue, Unbind
+from node.catalogue.holding import hold_header
 from node.catalogue.limits import check_vhost_queues
 from node.catalogue.names import (
     GENERATED_QUEUE_PREFIX,
@@ -103,6 +104,10 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
             arguments=arguments,
             type=queue_type,
         )
+        header = hold_header(arguments)
+        holding = None if header is None else broker.holding(vhost, header)
+        if holding is not None:
+            yield from submit(holding)
         declared = yield from submit(broker.placed(command))
         if declared.created:
             return declared.queue

@@ -33,6 +33,7 @@ const CHIPS = [
   { key: 'dead-letter-exchange', label: 'Dead letter exchange' },
   { key: 'dead-letter-routing-key', label: 'Dead letter key' },
   { key: 'queue-mode', label: 'Lazy', value: 'lazy' },
+  { key: 'hold-until-header', label: 'Hold until', value: 'eta', hint: 'The header with the time until which a message waits; Celery’s is eta' },
   { key: 'alternate-exchange', label: 'Alternate exchange', hint: 'Of exchanges' },
 ];
 

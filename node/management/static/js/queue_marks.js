@@ -89,6 +89,7 @@ export const QUEUE_CHIPS = [
   { key: 'x-single-active-consumer', label: 'Single active consumer', type: 'boolean', value: 'true', hint: 'x-single-active-consumer: one consumer at a time' },
   { key: 'x-max-priority', label: 'Max priority', type: 'number', value: '10', hint: 'x-max-priority: highest priority, 1 to 255' },
   { key: 'x-queue-mode', label: 'Lazy', value: 'lazy', hint: 'x-queue-mode: messages are kept on disk' },
+  { key: 'x-hold-until-header', label: 'Hold until', value: 'eta', hint: 'x-hold-until-header: the header with the time until which a message waits' },
   { key: 'x-delivery-limit', label: 'Delivery limit', type: 'number', hint: 'x-delivery-limit: how often a message of a quorum queue may be delivered' },
   { key: 'x-max-in-memory-length', label: 'Max in memory length', type: 'number', hint: 'x-max-in-memory-length: most messages of a quorum queue in memory' },
   { key: 'x-queue-master-locator', label: 'Master locator', value: 'min-masters', hint: 'x-queue-master-locator: min-masters, client-local or random' },
