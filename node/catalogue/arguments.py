@@ -30,6 +30,9 @@ EXPIRY_MAX_MS: Final = 315_360_000_000
 
 PRIORITY_MAX: Final = 255
 
+HEADER_NAME_MAX: Final = 255
+"""The longest name of a message's header, in bytes: AMQP writes it as a shortstr."""
+
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 QUEUE_TYPE: Final = "x-queue-type"
@@ -62,6 +65,7 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-queue-master-locator",
         "x-delivery-limit",
         *_RETRY_KEYS,
+        "x-group-header",
     ),
     "quorum": (
         "x-dead-letter-exchange",
@@ -81,6 +85,7 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-message-ttl",
         "x-queue-leader-locator",
         *_RETRY_KEYS,
+        "x-group-header",
     ),
     "stream": (
         "x-max-length-bytes",
@@ -408,6 +413,14 @@ def _hold_header(field: Field, arguments: Table) -> str | None:
     return fault if fault or is_header_name(hold_header(arguments) or "") else '"not the name of a header"'
 
 
+def _header_name(field: Field, arguments: Table) -> str | None:
+    fault = _longstr(field, arguments)
+    if fault is None:
+        assert isinstance(field.value, bytes)
+        return None if 0 < len(field.value) <= HEADER_NAME_MAX else "invalid_header_name"
+    return fault
+
+
 def _one_of(words: frozenset[bytes], fault_of: Callable[[bytes], str]) -> _Check:
     def check_word(field: Field, arguments: Table) -> str | None:
         fault = _longstr(field, arguments)
@@ -454,6 +467,7 @@ _QUEUE_CHECKS: Final[dict[str, _Check]] = {
     "x-delayed-retry-min": _up_to(DELAY_MAX_MS, "value_too_large", _positive),
     "x-delayed-retry-max": _up_to(DELAY_MAX_MS, "value_too_large", _positive),
     "x-delayed-retry-multiplier": _positive,
+    "x-group-header": _header_name,
 }
 _CONSUMER_CHECKS: Final[dict[str, _Check]] = {
     "x-priority": _integer,

@@ -176,6 +176,7 @@ class QueueSettings:
     ha_...: of mirrored queues (§9.3), by policy only. ha_params: how many copies, or the names of nodes.
     ha_confirm: the copies that a confirm waits for.   ha_slow_mirror: the treatment of a mirror that doesn't keep up
         (reliability §4.9).
+    group_header: names the header with the group of a message (docs/groups.md).
     """
 
     message_ttl: int | None = None
@@ -205,6 +206,12 @@ class QueueSettings:
     ha_promote_on_failure: str = WHEN_SYNCED
     ha_confirm: str = "all"
     ha_slow_mirror: str = "evict"
+    group_header: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if no rule looks at messages as they come in."""
+        return self.message_ttl is None and self.max_length is None and self.max_length_bytes is None
 
     def delays_retries(self, *, is_asked: bool) -> bool:
         """Return True if messages that came back wait before they are ready again.
@@ -266,6 +273,7 @@ def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSetting
         ha_promote_on_failure=_policy_text(definition, "ha-promote-on-failure", WHEN_SYNCED),
         ha_confirm=_policy_text(definition, "ha-confirm", "all"),
         ha_slow_mirror=_policy_text(definition, "ha-slow-mirror", "evict"),
+        group_header=_text(arguments, definition, "group-header"),
     )
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from node.catalogue.arguments import HEADER_NAME_MAX
 from node.catalogue.delayed import DELAY_MAX_MS
 from node.catalogue.holding import is_header_name
 from node.catalogue.parameter_validation import (
@@ -87,6 +88,10 @@ def _is_string(value: Json) -> bool:
 
 
 def _is_header_name(value: Json) -> bool:
+    return isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogateescape")) <= HEADER_NAME_MAX
+
+
+def _is_hold_header(value: Json) -> bool:
     return isinstance(value, str) and is_header_name(value)
 
 
@@ -134,12 +139,13 @@ _RULES: Final[dict[str, _Rule]] = {
         _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
         "is not a valid overflow value",
     ),
+    "group-header": (_is_header_name, "is not a valid group header"),
     "delivery-limit": (_at_least(0), "is not a valid delivery limit"),
     "delayed-retry-type": (_one_of(*RETRY_TYPES), "is not a valid delayed retry type"),
     "delayed-retry-min": (_is_delay, "is not a valid delayed retry minimum"),
     "delayed-retry-max": (_is_delay, "is not a valid delayed retry maximum"),
     "delayed-retry-multiplier": (_at_least(1), "is not a valid delayed retry multiplier"),
-    "hold-until-header": (_is_header_name, "is not a valid header name"),
+    "hold-until-header": (_is_hold_header, "is not a valid header name"),
     "max-age": (_is_max_age, "is not a valid max age"),
     "queue-leader-locator": (
         _one_of("client-local", "balanced", "random", "least-leaders"),
@@ -167,8 +173,8 @@ _MIRRORING_KEYS: Final = (
     "ha-slow-mirror",
 )
 POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS})
-"""The keys that a policy's definition may have. `hold-until-header`, `ha-confirm` and `ha-slow-mirror` are Fluffle's
-own.
+"""The keys that a policy's definition may have. `hold-until-header`, `ha-confirm`, `ha-slow-mirror` and `group-header`
+are Fluffle's own.
 """
 
 

@@ -21,13 +21,16 @@ RUN_MAX: Final = 4096
 class Backlog:
     """Runs of ready messages. `count` messages, `body_bytes` of bodies."""
 
-    __slots__ = ("_at", "_runs", "body_bytes", "count")
+    __slots__ = ("_at", "_runs", "body_bytes", "came_back", "count")
 
     def __init__(self) -> None:
         self.count = 0
         self.body_bytes = 0
         self._runs: deque[Run] = deque()
         self._at = 0  # messages of the first run that have left already
+        self.came_back: list[range] | None = None
+        """The numbers of messages that were put back, for a caller that looks past some messages and empties this
+        list; None: there is no such caller."""
 
     def append(self, batch: Batch, first_seq: int, expiry: float = NEVER, is_indexed: bool = False) -> None:
         """Add new messages at the tail; see `Run`. The list is copied, its bytes are shared."""
@@ -136,6 +139,8 @@ class Backlog:
         self._drop_taken()
         self.count += len(run)
         self.body_bytes += run.body_bytes
+        if self.came_back is not None:
+            self.came_back.append(run.seqs)
         for piece in run.pieces():
             self._place(piece)
 
@@ -160,6 +165,66 @@ class Backlog:
             # It spans messages that are here: number by number.
             for single in run.singles():
                 self._place(single)
+
+    # --- messages behind the head ---
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last message; 0 if there is none."""
+        return self._runs[-1].seqs[-1] if self._runs else 0
+
+    def peek(self, number: int) -> tuple[int, bytes, float] | None:
+        """Return number, content and expiry of the first message that has this number or a higher one, or None."""
+        runs = self._runs
+        if not runs or runs[-1].seqs[-1] < number:
+            return None
+        index = self._index_of(number)
+        run = runs[index]
+        at = max(number - run.seqs.start, 0 if index else self._at)
+        return run.seqs[at], run.contents[at], run.expiry
+
+    def run_from(self, number: int) -> Run | None:
+        """Return the run with the first message that has this number or a higher one; None: there is none."""
+        runs = self._runs
+        return None if not runs or runs[-1].seqs[-1] < number else runs[self._index_of(number)]
+
+    def take_number(self, number: int, limit: int = 1) -> Run | None:
+        """Remove and return the message with this number, and up to `limit` with those that follow it in its run.
+
+        Returns: None if it is not here.
+        """
+        runs = self._runs
+        if not runs or runs[-1].seqs[-1] < number:
+            return None
+        index = self._index_of(number)
+        run = runs[index]
+        at = number - run.seqs.start
+        if at < (0 if index else self._at):
+            return None
+        if not index and at == self._at:
+            return self.take(limit)
+        if not index and self._at:
+            at -= self._at
+            self._drop_taken()
+            run = runs[0]
+        taken = run[at : at + limit]
+        behind = run[at + limit :]
+        if at:
+            runs[index] = run[:at]
+            if len(behind):
+                runs.insert(index + 1, behind)
+        elif len(behind):
+            runs[index] = behind
+        else:
+            del runs[index]
+        self.count -= len(taken.contents)
+        self.body_bytes -= taken.body_bytes
+        return taken
+
+    def _index_of(self, number: int) -> int:
+        """Return the index of the first run that ends with this number or a higher one; there must be one."""
+        runs = self._runs
+        return 0 if runs[0].seqs[-1] >= number else bisect_left(runs, number, key=_last_seq)
 
     @property
     def head_expiry(self) -> float:

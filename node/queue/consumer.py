@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.amqp.field_table import Table
+from node.queue.groups import Groups
+from node.queue.paged_backlog import PagedBacklog
+from node.queue.priority_backlog import PriorityBacklog
 from node.queue.run import Run
 from node.scheduling.chores import Chore
 
@@ -151,6 +154,8 @@ class Consumers:
         self._levels: dict[int, deque[Consumer]] = {}  # in rotation, by priority; none is empty
         self._priorities: list[int] = []  # of _levels, highest first
         self._holds = 0
+        self.groups: Groups[Consumer] | None = None
+        """The rule by which messages of a group go to one consumer; None: the queue has no groups."""
 
     def __len__(self) -> int:
         return len(self.all)
@@ -250,6 +255,9 @@ class Consumers:
         """
         if self._holds:
             return False
+        if self.groups is not None:
+            assert isinstance(backlog, PagedBacklog | PriorityBacklog), "other backlogs have no consumers"
+            return self.groups.dispatch(self, backlog.levels, now, drop_expired, cost_max)
         expired_by = now if drop_expired is not None else None
         while self._priorities and backlog.at_hand:
             if drop_expired is not None and backlog.head_expiry <= now:
@@ -318,6 +326,46 @@ class Consumers:
     def _block(self, consumer: Consumer) -> None:
         self._leave(consumer)
         consumer.channel.block(consumer)
+
+    # --- one message after the other, for groups ---
+
+    def group_by(self, header: str | None) -> bool:
+        """Have messages with the same value of a header go to one consumer; None: to any. True: that is new.
+
+        Messages that are out with clients do not count for groups that begin now.
+        """
+        if header == (None if self.groups is None else self.groups.header):
+            return False
+        if self.groups is not None:
+            self.groups.close()
+        self.groups = None if header is None else Groups(header)
+        return True
+
+    def next_with_room(self, backlog: Ready) -> Consumer | None:
+        """Return the consumer whose turn it is, None if no consumer can take a message."""
+        while self._priorities:
+            consumer = self._levels[self._priorities[0]][0]
+            if self.has_room(consumer, backlog):
+                return consumer
+        return None
+
+    def has_room(self, consumer: Consumer, backlog: Ready) -> bool:
+        """Return True if a consumer can take a message; else it is left out until it can."""
+        if _limit(consumer, backlog):
+            return True
+        self._block(consumer)
+        return False
+
+    def give(self, consumer: Consumer, run: Run, now: float) -> None:
+        """Deliver one message to a consumer, whose next turn comes after those of the others."""
+        consumer.channel.deliver(consumer, run, now)
+        if consumer.is_waiting:
+            level = self._levels[consumer.priority]
+            if level[0] is consumer:
+                level.rotate(-1)
+            else:
+                level.remove(consumer)
+                level.append(consumer)
 
 
 def _share_a_channel(level: deque[Consumer]) -> bool:

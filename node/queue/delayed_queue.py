@@ -173,6 +173,7 @@ def _own(settings: QueueSettings) -> QueueSettings:
         delivery_limit=None,
         delayed_retry_type="disabled",
         queue_mode="default",
+        group_header=None,
     )
 
 

@@ -66,7 +66,6 @@ class PagedBacklog:
         "_is_lazy",
         "_on_loaded",
         "_owner",
-        "_priority",
         "_q1",
         "_q2",
         "_q3",
@@ -75,6 +74,7 @@ class PagedBacklog:
         "_storage",
         "_taken_to",
         "is_paged",
+        "priority",
         "tail",
     )
 
@@ -88,7 +88,7 @@ class PagedBacklog:
     ) -> None:
         self._storage = storage
         self._on_loaded = on_loaded
-        self._priority = priority
+        self.priority = priority
         self._cap = cap
         self._owner = owner
         self._q1 = _NO_RUNS
@@ -172,6 +172,17 @@ class PagedBacklog:
             self._taken_to = last
         return run
 
+    def take_number(self, number: int, limit: int = 1) -> Run | None:
+        """Remove and return messages at hand from this number on, as `Backlog.take_number`."""
+        run = self._q4.take_number(number, limit)
+        self._taken_to = self._taken_to if run is None else max(self._taken_to, run.seqs[-1])
+        return run
+
+    @property
+    def near(self) -> Backlog:
+        """The messages at hand, q4. The object stays the same."""
+        return self._q4
+
     def put_back(self, run: Run) -> None:
         """Return messages to their place among the others."""
         self._q4.put_back(run)
@@ -202,7 +213,7 @@ class PagedBacklog:
         return count
 
     def _forget_page(self, page: Page, on_gone: Callable[[range], None] | None) -> None:
-        if self._priority is None:
+        if self.priority is None:
             self._storage.clear(page.first_seq, page.last_seq)
             return
 
@@ -274,7 +285,7 @@ class PagedBacklog:
         """
         entries: Iterable[Run | Absent] = chain(self._q4, self._q1, self._q3, self._q2)
         found = [entry.seqs for entry in entries]
-        if self._priority is None:
+        if self.priority is None:
             found += [page.numbers for page in self._delta]
         return found
 
@@ -393,8 +404,8 @@ class PagedBacklog:
         self._storage.scan(page.segment, page.first_seq, page.last_seq, scanned)
 
     def _own(self, found: list[Absent]) -> list[Absent]:
-        if self._priority is not None:
-            found = [absent for absent in found if self._cap(absent.envelope.priority) == self._priority]
+        if self.priority is not None:
+            found = [absent for absent in found if self._cap(absent.envelope.priority) == self.priority]
         if any(absent.envelope.waits for absent in found):
             found = without_known(found, self._owner)
         return found
@@ -582,7 +593,7 @@ class PagedBacklog:
     def _page_of(self, run: Run | Absent) -> Page:
         first, last = run.seqs[0], run.seqs[-1]
         segment = first // self._storage.segment_entries
-        return Page(segment, self._priority or 0, first, last, len(run), run.body_bytes)
+        return Page(segment, self.priority or 0, first, last, len(run), run.body_bytes)
 
     def _extend_delta(self, page: Page) -> None:
         if self._delta and self._delta[-1].segment == page.segment:

@@ -111,9 +111,9 @@ class Queue:
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
         """Apply changed settings; limits affect present messages, times to live only later ones (§6.2)."""
         self.settings = settings
-        self.is_plain = (
-            settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
-        )
+        self.is_plain = settings.is_plain
+        if self.consumers.group_by(settings.group_header) and self.consumers.all:
+            self._host.touch(self)
         is_lazy = settings.queue_mode == "lazy" and self.storage.can_page
         if is_lazy is not self._is_lazy:
             self._is_lazy = is_lazy
@@ -345,6 +345,8 @@ class Queue:
         self.settled_count += len(run.contents)
         self.unacked_count -= len(run.contents)
         self.unacked_bytes -= run.body_bytes
+        if self.consumers.groups is not None and self.consumers.groups.settled(run.seqs):
+            self._host.touch(self)
 
     def forget(self, run: Run) -> None:
         """Have disk and mirrors forget messages that have left the queue."""

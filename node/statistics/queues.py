@@ -226,6 +226,12 @@ def _consumers(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]
     row["single_active_consumer_tag"] = None if active is None else active.tag
 
 
+def _groups(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -> None:
+    groups = queue.consumers.groups
+    if groups is not None:
+        row["message_groups"] = {"held": groups.held, "blocked": groups.blocked}
+
+
 def _owner(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -> None:
     owner = queue.record.exclusive_owner
     connection = None if owner is None else watches.broker.connections.get(owner)
@@ -354,6 +360,7 @@ _PARTS: Final[tuple[Part[Queue], ...]] = (
         ),
         _consumers,
     ),
+    (frozenset({"message_groups"}), _groups),
     (frozenset({"owner_pid_details"}), _owner),
     (frozenset({"idle_since"}), _idle_since),
     (frozenset({"message_stats"}), _message_stats),

@@ -237,6 +237,13 @@ def test_mirroring_is_by_policy_only() -> None:
     assert found == QueueSettings(ha_mode="all", **others)  # type: ignore[arg-type]
 
 
+def test_the_group_header_of_the_argument_comes_before_that_of_a_policy() -> None:
+    by_policy = effective(group_header="p")
+    assert queue_settings({}, by_policy).group_header == "p"
+    assert queue_settings({"x-group-header": longstr("a")}, by_policy).group_header == "a"
+    assert queue_settings({}, NO_POLICY).group_header is None
+
+
 # --- validation --------------------------------------------------------------------------------------------
 
 
@@ -307,6 +314,7 @@ def problem(definition: Json, *, operator: bool = False, **others: Json) -> str 
         ({"queue-version": True}, "true is not a valid queue-version value"),
         ({"dead-letter-strategy": "x"}, '<<"x">> is not a valid dead letter strategy'),
         ({"max-age": "0D"}, '<<"0D">> is not a valid max age'),
+        ({"group-header": ""}, "<<>> is not a valid group header"),
         ("text", 'definition must be a dictionary: <<"text">>'),
     ],
 )
@@ -327,6 +335,7 @@ def test_refused_definitions(definition: Json, text: str) -> None:
         {"ha-mode": "all", "ha-confirm": "master", "ha-slow-mirror": "block"},
         {"delivery-limit": 5, "dead-letter-strategy": "at-least-once", "max-age": "1D"},
         {"queue-master-locator": "min-masters"},
+        {"group-header": "customer"},
     ],
 )
 def test_allowed_definitions(definition: Json) -> None:

@@ -34,6 +34,7 @@ const CHIPS = [
   { key: 'dead-letter-routing-key', label: 'Dead letter key' },
   { key: 'queue-mode', label: 'Lazy', value: 'lazy' },
   { key: 'hold-until-header', label: 'Hold until', value: 'eta', hint: 'The header with the time until which a message waits; Celery’s is eta' },
+  { key: 'group-header', label: 'Group header', hint: 'Messages with the same value of this header go to one consumer, in order' },
   { key: 'alternate-exchange', label: 'Alternate exchange', hint: 'Of exchanges' },
 ];
 
