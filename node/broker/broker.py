@@ -43,6 +43,7 @@ from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
 from node.queue.content import properties_of
+from node.queue.deduplicating_queue import DeduplicatingQueue, MeteredDeduplicatingQueue
 from node.queue.delayed_queue import DelayedQueue
 from node.queue.intake import Intake
 from node.queue.live_queue import Asked, Handoff, LiveQueue, Peers, at_once, move
@@ -487,6 +488,10 @@ class Broker:
         member = self.catalogue.member(record.home)
         return member is not None and member.is_up
 
+    def duplicates(self, queue: Queue, count: int) -> None:
+        """Count messages that a queue has dropped as duplicates."""
+        self.counters.messages_duplicate += count
+
     def unreadable(self, queue: Queue, reason: str) -> None:
         """Register a queue with messages that the disk cannot read."""
         self.damages.found(queue, reason)
@@ -515,7 +520,11 @@ class Broker:
         if is_waiting_queue(record.name):
             return DelayedQueue(record, settings, self, storage, self.now)
         queue: Queue
-        if self.meter is not None:
+        if settings.is_deduplicating and self.meter is not None:
+            queue = MeteredDeduplicatingQueue(record, settings, self, storage, self.now, self.meter)
+        elif settings.is_deduplicating:
+            queue = DeduplicatingQueue(record, settings, self, storage, self.now)
+        elif self.meter is not None:
             queue = MeteredQueue(record, settings, self, storage, self.now, self.meter)
         else:
             queue = Queue(record, settings, self, storage, self.now)

@@ -9,6 +9,7 @@ Source: reliability §4.6, §5.2.
 from typing import TYPE_CHECKING, Final
 
 from node.broker.unsettled import unsettled
+from node.queue.deduplicating_queue import DeduplicatingQueue
 from node.queue.number_set import NumberSet
 from node.queue.queue import Queue
 from node.scheduling.timers import Timer
@@ -77,6 +78,8 @@ class Damages:
         if queue.replicator is not None:
             for seqs in lost:
                 queue.replicator.removed(seqs)
+        if isinstance(queue, DeduplicatingQueue):
+            queue.lost(lost)
         count = len(lost)
         if count:
             self._broker.counters.messages_unreadable += count

@@ -66,6 +66,7 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-delivery-limit",
         *_RETRY_KEYS,
         "x-group-header",
+        "x-message-deduplication",
     ),
     "quorum": (
         "x-dead-letter-exchange",
@@ -86,6 +87,7 @@ _QUEUE_KEYS: Final[dict[str, tuple[str, ...]]] = {
         "x-queue-leader-locator",
         *_RETRY_KEYS,
         "x-group-header",
+        "x-message-deduplication",
     ),
     "stream": (
         "x-max-length-bytes",
@@ -468,6 +470,7 @@ _QUEUE_CHECKS: Final[dict[str, _Check]] = {
     "x-delayed-retry-max": _up_to(DELAY_MAX_MS, "value_too_large", _positive),
     "x-delayed-retry-multiplier": _positive,
     "x-group-header": _header_name,
+    "x-message-deduplication": _boolean,
 }
 _CONSUMER_CHECKS: Final[dict[str, _Check]] = {
     "x-priority": _integer,

@@ -177,6 +177,8 @@ class QueueSettings:
     ha_confirm: the copies that a confirm waits for.   ha_slow_mirror: the treatment of a mirror that doesn't keep up
         (reliability §4.9).
     group_header: names the header with the group of a message (docs/groups.md).
+    is_deduplicating: messages with the id of one that is in the queue are dropped (docs/deduplication.md); by argument
+        only.
     """
 
     message_ttl: int | None = None
@@ -207,6 +209,7 @@ class QueueSettings:
     ha_confirm: str = "all"
     ha_slow_mirror: str = "evict"
     group_header: str | None = None
+    is_deduplicating: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -274,6 +277,8 @@ def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSetting
         ha_confirm=_policy_text(definition, "ha-confirm", "all"),
         ha_slow_mirror=_policy_text(definition, "ha-slow-mirror", "evict"),
         group_header=_text(arguments, definition, "group-header"),
+        is_deduplicating="x-message-deduplication" in arguments
+        and arguments["x-message-deduplication"].value is True,
     )
 
 

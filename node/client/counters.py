@@ -140,6 +140,7 @@ class BrokerCounters:
     ended: the counters of all channels that are gone.   ended_exchanges: of all exchanges that are.
     recv_oct, send_oct: bytes of all connections that are gone.
     messages_unreadable: messages that were dropped as neither the disk nor a mirror could give them.
+    messages_duplicate: messages that were dropped as duplicates, by queues and exchanges whose master is here.
     """
 
     connection_created: int = 0
@@ -156,6 +157,7 @@ class BrokerCounters:
     recv_oct: int = 0
     send_oct: int = 0
     messages_unreadable: int = 0
+    messages_duplicate: int = 0
 
     def count_login(self, protocol: str, *, is_good: bool) -> None:
         """Count an attempt to log in."""

@@ -432,6 +432,11 @@ UNREADABLE_MESSAGES: Final = Metric(
     COUNTER,
     "Messages lost: the disk could not read them, and no mirror had them",
 )
+DUPLICATE_MESSAGES: Final = Metric(
+    "duplicate_messages_total",
+    COUNTER,
+    "Messages dropped as duplicates, by queues and exchanges that deduplicate",
+)
 PLUGIN_FAILURES: Final = Metric("plugin_failures_total", COUNTER, "Exceptions of plug-ins, by plug-in")
 DAMAGED_FILES: Final = Metric(
     "store_damaged_files", GAUGE, "Files with messages that are known to be damaged"

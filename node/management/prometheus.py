@@ -358,10 +358,11 @@ class Scrape:
             self._out.add(Metric(name, "gauge", text), PREFIX, value)
 
     def _add_store(self) -> None:
-        """Add the metrics of messages on disk that cannot be read."""
+        """Add the metrics of messages that were lost on disk or dropped as duplicates, and of plug-ins."""
         out, storage = self._out, self._broker.storage
         scrubbing = storage.scrubbing
         out.add(families.UNREADABLE_MESSAGES, OWN, self._broker.counters.messages_unreadable)
+        out.add(families.DUPLICATE_MESSAGES, OWN, self._broker.counters.messages_duplicate)
         if failures := self._broker.exchange_types.failures:
             lines = out.begin(families.PLUGIN_FAILURES, OWN)
             for plugin, count in sorted(failures.items()):

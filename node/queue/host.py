@@ -52,6 +52,9 @@ class QueueHost(Protocol):
     def due(self, queue: "Queue", run: Run, now: float) -> None:
         """Publish messages that are due through the exchange for which the queue kept them; then `forget` them."""
 
+    def duplicates(self, queue: "Queue", count: int) -> None:
+        """Count messages that the queue has dropped as duplicates."""
+
     def unreadable(self, queue: "Queue", reason: str) -> None:
         """Decide what becomes of messages of the queue that the disk cannot read."""
 

@@ -261,3 +261,10 @@ class Absent:
             self.store_id + skipped if self.store_id else 0,
             place._replace(skipped=place.skipped + skipped) if place is not None else None,
         )
+
+
+def bytes_of(contents: Sequence[bytes], size: int) -> int:
+    """Return the number of bytes of the bodies of `contents`, where `size` is as in `Run`."""
+    if size != MIXED_SIZES:
+        return size * len(contents)
+    return sum(map(body_size, contents))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from node.broker.broker import Broker
 from node.queue.content import decode_content
+from node.queue.deduplicating_queue import DeduplicatingQueue
 from node.queue.delay_backlog import DelayBacklog
 from node.queue.mirroring import MirrorStatus
 from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
@@ -232,6 +233,11 @@ def _groups(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -
         row["message_groups"] = {"held": groups.held, "blocked": groups.blocked}
 
 
+def _deduplication(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -> None:
+    if isinstance(queue, DeduplicatingQueue):
+        row["message_deduplication"] = {"ids": queue.ids, "duplicates": queue.duplicates}
+
+
 def _owner(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -> None:
     owner = queue.record.exclusive_owner
     connection = None if owner is None else watches.broker.connections.get(owner)
@@ -361,6 +367,7 @@ _PARTS: Final[tuple[Part[Queue], ...]] = (
         _consumers,
     ),
     (frozenset({"message_groups"}), _groups),
+    (frozenset({"message_deduplication"}), _deduplication),
     (frozenset({"owner_pid_details"}), _owner),
     (frozenset({"idle_since"}), _idle_since),
     (frozenset({"message_stats"}), _message_stats),

@@ -72,6 +72,10 @@ class FakeHost:
     touched: list[Queue] = field(default_factory=list)
     dead: list[tuple[str, bytes]] = field(default_factory=list)
     unused: list[Queue] = field(default_factory=list)
+    duplicate_count: int = 0
+
+    def duplicates(self, queue: Queue, count: int) -> None:
+        self.duplicate_count += count
 
     def touch(self, queue: Queue) -> None:
         self.touched.append(queue)

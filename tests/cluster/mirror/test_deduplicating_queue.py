@@ -1,0 +1,104 @@
+"""Mirrored queues with `x-message-deduplication`: a next master knows all ids, also of messages that are paged out."""
+
+import pytest
+
+from node.amqp.field_table import Table, boolean, longstr
+from node.amqp.methods import BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk
+from node.amqp.properties import Properties
+from node.catalogue.commands import SetPolicy
+from node.queue.deduplicating_queue import DeduplicatingQueue
+from tests.kit.cluster import client_of
+from tests.kit.disk_cluster import DiskCluster
+from tests.kit.world import Client
+
+NODES = ("n1", "n2", "n3")
+ARGUMENTS: Table = {"x-message-deduplication": boolean(True)}
+COUNT = 40
+
+
+def mirrored() -> DiskCluster:
+    """A queue q with its master on n1 and copies on all nodes."""
+    cluster = DiskCluster(*NODES)
+    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"}))
+    cluster.declare_mirrored("q", *NODES, arguments=ARGUMENTS)
+    return cluster
+
+
+def publisher(cluster: DiskCluster, node: str) -> Client:
+    client = client_of(cluster[node], 1)
+    assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
+    return client
+
+
+def publish(cluster: DiskCluster, client: Client, *ids: int) -> None:
+    """Publish messages and see that all are confirmed."""
+    for number in ids:
+        headers = {"x-deduplication-header": longstr(str(number))}
+        client.publish(1, "q", b"%d" % number, properties=Properties(delivery_mode=2, headers=headers))
+    cluster.settle()
+    acks = [item for item in client.methods() if isinstance(item, BasicAck)]
+    assert acks, "nothing was confirmed"
+
+
+def master(cluster: DiskCluster) -> DeduplicatingQueue:
+    queue = cluster.queue(cluster.view("q").master_node or "")
+    assert isinstance(queue, DeduplicatingQueue)
+    return queue
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_the_next_master_knows_the_ids(is_paged: bool) -> None:
+    cluster = mirrored()
+    client = publisher(cluster, "n2")
+    publish(cluster, client, *range(COUNT))
+    publish(cluster, client, *range(COUNT))
+    assert (master(cluster).backlog.count, master(cluster).duplicates) == (COUNT, COUNT)
+    out = client_of(cluster["n3"], 1)
+    assert isinstance(out.ask(1, BasicGet(queue="q")), BasicGetOk)  # id 0 is with a client
+    if is_paged:
+        for node in cluster:
+            node.page_out()
+    cluster.crash("n1")
+    cluster.settle()
+    cluster.advance(1.0)
+    assert cluster.view("q").master_node != "n1"
+    publish(cluster, client, *range(COUNT), COUNT)
+    queue = master(cluster)
+    assert (queue.backlog.count, queue.duplicates, queue.ids) == (COUNT + 1, COUNT, COUNT + 1)
+
+
+def test_a_settled_id_is_free_at_the_next_master_too() -> None:
+    cluster = mirrored()
+    client = publisher(cluster, "n2")
+    publish(cluster, client, 1, 2)
+    out = client_of(cluster["n3"], 1)
+    answer = out.ask(1, BasicGet(queue="q"))
+    assert isinstance(answer, BasicGetOk)
+    out.send(1, BasicAck(answer.delivery_tag))
+    cluster.settle()
+    cluster.crash("n1")
+    cluster.settle()
+    cluster.advance(1.0)
+    publish(cluster, client, 1, 2)
+    assert master(cluster).backlog.count == 2
+
+
+def test_publishes_that_are_sent_again_at_a_failover_come_once() -> None:
+    """Whether or not the answers were lost with the master, there is one message for each id."""
+    for hops in range(12):
+        cluster = mirrored()
+        client = publisher(cluster, "n2")
+        cluster.is_held = True
+        for number in range(6):
+            headers = {"x-deduplication-header": longstr(str(number % 3))}
+            client.publish(1, "q", b"%d" % number, properties=Properties(delivery_mode=2, headers=headers))
+        cluster["n2"].turn()
+        for _ in range(hops):
+            for pair in list(cluster.frames):
+                cluster.deliver(*pair, 1)
+            cluster.settle()
+        cluster.crash("n1")
+        cluster.is_held = False
+        cluster.settle()
+        cluster.advance(1.0)
+        assert master(cluster).backlog.count == 3, hops
