@@ -11,7 +11,7 @@ Send = Callable[[str, bytes], bool]
 
 
 class Outgoing:
-    """What one member sends.   now: sends a message at once that promises nothing. False: there is no link.
+    """The messages that one member sends.   now: sends one at once that promises nothing. False: there is no link.
 
     in_flight: the appends that are not answered.
     """

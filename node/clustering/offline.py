@@ -96,7 +96,7 @@ class _Copy:
         restoring.install()
         for command, index, _ in image.entries[2:]:
             if command[0] == REGULAR:
-                self.log.apply(index, command[1:])
+                self.log.apply(index, command[1:], is_last=False)
 
     def image(self, voters: frozenset[str]) -> Image:
         """Return a journal that begins with these metadata and has these voters."""

@@ -3,8 +3,7 @@
 from typing import Any, Final
 
 from node.admin.delayed import WaitingMessage, WaitingPage
-from node.management import values
-from node.management.shown import encoded
+from node.management.shown import encoded, shown_properties
 from node.queue.content import decode_content
 
 PAYLOAD_MAX: Final = 1024
@@ -29,7 +28,7 @@ def message_row(message: WaitingMessage, truncate: int) -> dict[str, Any]:
         "due": message.due_ms,
         "exchange": message.envelope.exchange,
         "routing_key": message.envelope.routing_key,
-        "properties": values.shown_properties(properties),
+        "properties": shown_properties(properties),
         "payload_bytes": len(body),
         "payload": payload,
         "payload_encoding": encoding,

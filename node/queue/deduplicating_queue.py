@@ -22,6 +22,7 @@ from node.queue.metering import MeteredQueue
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.queue import Queue
+from node.queue.rules import expiry_of
 from node.queue.run import Batch, Run
 from node.queue.storage import Page
 from node.queue.whole_read import WholeRead
@@ -67,7 +68,7 @@ class DeduplicatingQueue(Queue):
 
     def _enqueue_new(self, batch: Batch, now: float) -> list[int]:
         """Enqueue messages of which all or none are refused; return the indexes of those that are."""
-        window, expiry = self._window, self._expiry(batch.envelope, now)
+        window, expiry = self._window, expiry_of(self.settings, batch.envelope, now)
         kept: list[int] = []
         number = self.next_seq
         for index, content in enumerate(batch.contents):

@@ -24,6 +24,7 @@ from node.amqp.reader import MIXED_SIZES
 from node.queue.backlog import Backlog
 from node.queue.holdings import Holdings
 from node.queue.number_set import NumberSet
+from node.queue.pages import pages_of
 from node.queue.run import Absent, Run
 from node.queue.storage import Page, QueueStorage
 from node.queue.waiting import WaitingOwner, without_known
@@ -537,7 +538,7 @@ class PagedBacklog:
         if behind:
             self._storage.page_out(behind)
         for entry in behind:
-            for page in self._pages(entry):
+            for page in pages_of(entry, self.priority, self._storage.segment_entries):
                 self._extend_delta(page)
 
     def _page_q4(self, limit_bytes: int, keep_bytes: int) -> None:
@@ -574,26 +575,11 @@ class PagedBacklog:
     def _to_front(self, runs: Sequence[Run | Absent]) -> None:
         """Put runs that stand directly before delta at its front."""
         for run in reversed(runs):
-            for page in reversed(self._pages(run)):
+            for page in reversed(pages_of(run, self.priority, self._storage.segment_entries)):
                 if self._delta and self._delta[0].segment == page.segment:
                     self._delta[0] = page.joined(self._delta[0])
                 else:
                     self._delta.appendleft(page)
-
-    def _pages(self, run: Run | Absent) -> list[Page]:
-        """Return one page for each segment that the run has a part in."""
-        entries = self._storage.segment_entries
-        pages: list[Page] = []
-        while run.seqs[0] // entries != run.seqs[-1] // entries:
-            fitting = entries - run.seqs[0] % entries
-            pages.append(self._page_of(run[:fitting]))
-            run = run[fitting:]
-        return [*pages, self._page_of(run)]
-
-    def _page_of(self, run: Run | Absent) -> Page:
-        first, last = run.seqs[0], run.seqs[-1]
-        segment = first // self._storage.segment_entries
-        return Page(segment, self.priority or 0, first, last, len(run), run.body_bytes)
 
     def _extend_delta(self, page: Page) -> None:
         if self._delta and self._delta[-1].segment == page.segment:

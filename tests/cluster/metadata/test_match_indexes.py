@@ -43,7 +43,7 @@ def test_a_member_that_does_not_vote_any_more_does_not_count() -> None:
 
 
 def test_a_member_without_a_link_does_not_count() -> None:
-    """It may come back with less than it had."""
+    """Such a member may come back with less than it had."""
     indexes = MatchIndexes()
     indexes.note("b", 1, 5)
     indexes.forget("b")

@@ -156,7 +156,7 @@ def test_a_commit_of_a_follower_takes_the_proposal_besides() -> None:
 
 
 def test_a_submitter_hears_of_the_last_entry_before_it_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can ask a member for the entry before it has applied it: it does nothing in between."""
+    """A member does nothing between its notice and the entry, so no client can find it without the entry."""
     world = _group("a", "b", "c")
     leader = next(name for name, process in world.up.items() if process.raft.is_leader)
     follower = next(process for process in world.up.values() if process.name != leader)
