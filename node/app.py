@@ -29,6 +29,7 @@ from node.config.auth import INTERNAL
 from node.config.config import AuthOptions, Config
 from node.config.file import ConfigError
 from node.config.plugins import EVENTS, FOR_ALL_NODES, PLUGINS
+from node.io.interceptor_plugins import InterceptorPlugins
 from node.io.log_exchange import LogExchange
 from node.io.log_observer import LogObserver
 from node.io.mirroring_events import MirroringEvents
@@ -171,6 +172,7 @@ class Node:
             self._publish_what_happens()
             await self._enable_plugins()
             self._begin_auth_backends()
+            InterceptorPlugins(self.broker, self.config.plugin_settings)
             await self._load_definitions()
             listeners = await self._server.listen()
             self._plugin_listeners = PluginListeners(

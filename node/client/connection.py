@@ -161,6 +161,10 @@ class Connection(BaseConnection):
         """Forget routes to queues that may be gone: a publisher that publishes nothing more would keep them."""
         self._routes.renew(self.broker.catalogue.version)
 
+    def forget_routes(self) -> None:
+        """Open all routes anew, as interceptors have come or gone."""
+        self._routes.forget()
+
     @override
     def read_on(self) -> None:
         if self._may_read_on and not self._share.has_to_wait(self._reader.kept_bytes):

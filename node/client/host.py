@@ -11,6 +11,7 @@ from node.catalogue.replicated_log import ReplicatedLog
 from node.client.alarms import Alarms
 from node.client.authority import Authority
 from node.client.counters import BrokerCounters
+from node.client.interception import Interceptor
 from node.client.observer import Observer
 from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers
@@ -43,6 +44,7 @@ class ClientHost(Protocol):
     vhosts: dict[str, LiveVhost]
     exchange_types: ExchangeTypes
     authority: Authority | None
+    interceptors: Sequence[Interceptor]
     storage: Storage
     observer: Observer
     meter: Meter | None

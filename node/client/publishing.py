@@ -21,7 +21,9 @@ from node.catalogue.delayed import is_waiting_queue
 from node.catalogue.names import not_found, resource
 from node.client.header_routes import HeaderRoutes
 from node.client.holding import held_or
+from node.client.interception import AT_ONCE_MAX, InterceptedChannel, Publishing
 from node.client.reply_to import is_reply_name
+from node.extension.interceptor import PublishTarget
 from node.queue.content import decode_content, encode_content
 from node.queue.intake import Targets
 from node.queue.run import Envelope
@@ -94,7 +96,7 @@ class Route:
         by_headers: HeaderRoutes | None = None,
     ) -> None:
         self.by_headers = by_headers
-        self.channel = channel
+        self.channel: Publishing = channel
         self.exchange = publish.exchange
         self.routing_key = publish.routing_key
         self.counters = channel.broker.vhosts[channel.connection.vhost].count(publish.exchange)
@@ -141,6 +143,8 @@ class Routes:
     def open(self, channel: "Channel", publish: BasicPublish, method_frame: bytes) -> Route:
         """Open a route and remember it; see `open_route`."""
         route = open_route(channel, publish, self._targets)
+        if channel.broker.interceptors:
+            _intercept(route, channel)
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         self._routes[method_frame] = route
@@ -152,6 +156,24 @@ class Routes:
     def clear(self) -> None:
         """Forget all routes, as a channel was closed: each route belongs to a channel."""
         self._routes.clear()
+
+
+def _intercept(route: Route, channel: "Channel") -> None:
+    """Have interceptors look at all messages of a route."""
+    connection = channel.connection
+    target = PublishTarget(
+        connection.vhost, connection.user_name, connection.name, route.exchange, route.routing_key
+    )
+    broker = channel.broker
+    route.at_once_max = min(route.at_once_max, AT_ONCE_MAX)
+    route.channel = InterceptedChannel(
+        channel,
+        broker.interceptors,
+        target,
+        channel.number,
+        connection.frame_max_bytes,
+        broker.exchange_types.failed,
+    )
 
 
 def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Target]) -> Route:

@@ -71,7 +71,7 @@ class PluginListeners:
         self._is_accepting = False
         self._following: asyncio.Task[None] | None = None
         self._has_changed = False
-        host.broker.exchange_types.on_change = self._changed
+        host.broker.exchange_types.watchers.append(self._changed)
 
     @property
     def listeners(self) -> list[OpenListener]:
@@ -93,7 +93,7 @@ class PluginListeners:
 
     def stop(self) -> None:
         """Stop accepting, and follow no more changes."""
-        self._broker.exchange_types.on_change = _nothing
+        self._broker.exchange_types.watchers.remove(self._changed)
         if self._following is not None:
             self._following.cancel()
         self.suspend()
@@ -170,7 +170,3 @@ class PluginListeners:
 
 def _of(plugin: str) -> Callable[[Connection], bool]:
     return lambda connection: connection.plugin == plugin
-
-
-def _nothing() -> None:
-    """Do nothing: the node has stopped."""

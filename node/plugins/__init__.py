@@ -7,7 +7,7 @@ imported when they are enabled, and import nothing of each other's.
 """
 
 from node.amqp.erlang import binary_literal
-from node.amqp.field_table import Field, Table
+from node.amqp.field_table import Field, Table, longstr
 from node.amqp.properties import Properties
 from node.catalogue.binding_key import BindingKey, binding_key
 from node.catalogue.records import Binding
@@ -20,6 +20,7 @@ from node.extension.auth_backend import (
     TopicAccess,
     VhostAccess,
 )
+from node.extension.interceptor import InterceptedMessage, MessageInterceptor, PublishTarget
 from node.extension.protocol import (
     Delivery,
     Peer,
@@ -44,13 +45,16 @@ __all__ = [
     "ExchangeType",
     "Field",
     "Identity",
+    "InterceptedMessage",
     "Login",
     "Message",
+    "MessageInterceptor",
     "Peer",
     "Plugin",
     "Properties",
     "ProtocolConnection",
     "ProtocolListener",
+    "PublishTarget",
     "Question",
     "Refusal",
     "ResourceAccess",
@@ -64,4 +68,5 @@ __all__ = [
     "binary_literal",
     "binding_key",
     "destination_of",
+    "longstr",
 ]

@@ -50,10 +50,6 @@ def _not_known(content: bytes) -> Properties:
     return Properties()
 
 
-def _nothing() -> None:
-    """Do nothing: nobody follows the plug-ins."""
-
-
 class ExchangeTypes:
     """The exchange types of enabled plug-ins.
 
@@ -76,8 +72,8 @@ class ExchangeTypes:
         self._on_failure = on_failure
         self._known: dict[str, _Known] = {}
         self._loaded: dict[str, Plugin | None] = {}
-        self.on_change: Callable[[], None] = _nothing
-        """Called when a plug-in was enabled or disabled."""
+        self.watchers: list[Callable[[], None]] = []
+        """Functions that are called when a plug-in was enabled or disabled."""
         self.failures: Counter[str] = Counter()
         """The number of faults of each plug-in."""
 
@@ -103,13 +99,13 @@ class ExchangeTypes:
             problem = f"plug-in '{plugin}' of this node has no such exchange type"
         for name in types:
             self._known[name] = _Known(plugin, found.get(name), problem)
-        self.on_change()
+        self._tell_watchers()
 
     def disable(self, plugin: str) -> None:
         """Forget a plug-in and its exchange types; nothing to do if it is not known."""
         self._loaded.pop(plugin, None)
         self._known = {name: known for name, known in self._known.items() if known.plugin != plugin}
-        self.on_change()
+        self._tell_watchers()
 
     def index(
         self, record: Exchange, is_within_reach: Callable[[str], bool], is_local: Callable[[str], bool]
@@ -147,6 +143,10 @@ class ExchangeTypes:
             refusal = f"plug-in '{known.plugin}' failed; the log has the reason"
         if refusal is not None:
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, refusal)
+
+    def _tell_watchers(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher()
 
     def _random_below(self, bound: int) -> int:
         return int.from_bytes(self._entropy(_RANDOM_BYTES), "big") % bound
