@@ -275,6 +275,11 @@ class SafeLetters(Forwarding[Errand]):
             own.timer.cancel()
 
     @override
+    def _forget(self, run: Run, queue: Queue) -> None:
+        super()._forget(run, queue)
+        self._close(queue)  # only a queue that is gone forgets messages that were not tried
+
+    @override
     def all_unsettled(self) -> Iterator[tuple[Run, Queue]]:
         for queue, own in self._open.items():
             for letter in own.letters:

@@ -13,15 +13,16 @@ QUEUE_COLUMNS: Final = words(
     """
     arguments auto_delete consumer_capacity consumer_utilisation consumers disk_reads disk_writes durable
     effective_policy_definition exclusive exclusive_consumer_pid exclusive_consumer_tag head_message_timestamp
-    home leader members memory message_bytes message_bytes_persistent message_bytes_ram message_bytes_ready
-    message_bytes_unacknowledged messages messages_persistent messages_ram messages_ready messages_ready_ram
-    messages_unacknowledged messages_unacknowledged_ram mirror_pids name online operator_policy owner_pid pid
-    policy recoverable_mirrors recoverable_slaves slave_pids state synchronised_mirror_pids
-    synchronised_slave_pids type
+    home leader members memory message_bytes message_bytes_dlx message_bytes_persistent message_bytes_ram
+    message_bytes_ready message_bytes_unacknowledged messages messages_delayed messages_dlx messages_persistent
+    messages_ram messages_ready messages_ready_ram messages_unacknowledged messages_unacknowledged_ram
+    mirror_pids name online operator_policy owner_pid pid policy
+    recoverable_mirrors recoverable_slaves slave_pids state synchronised_mirror_pids synchronised_slave_pids type
     """
 )
 """RabbitMQ's columns, and more: `mirror_pids`, `synchronised_mirror_pids` and `recoverable_...`, which its HTTP API
-has; and `home`, the node where the queue lives. A column that a node doesn't report is empty.
+has; dead letters and retries that wait (`messages_dlx`, `messages_delayed`); and `home`, the node where the queue
+lives. A column that a node doesn't report is empty.
 """
 
 _LISTS: Final = frozenset(

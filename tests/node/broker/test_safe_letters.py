@@ -19,7 +19,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.broker.safe_letters import PROBES_MAX, RETRY_MAX_S, RETRY_MIN_S, ROUND_MAX
 from node.broker.unsettled import unsettled
-from node.catalogue.commands import ClearPolicy, DeleteQueue, SetPolicy
+from node.catalogue.commands import ClearPolicy, DeleteQueue, DeleteVhost, SetPolicy
 from node.client.counters import AT_LEAST_ONCE, AT_MOST_ONCE, CONFIRMED, RETRIED
 from node.queue import letters
 from node.queue.dead_letter import EXPIRED, REJECTED
@@ -223,6 +223,17 @@ def test_letters_go_with_their_queue() -> None:
     bench.world.advance(100)
     assert bench.take("dead") == []
     assert list(bench.world.broker.dead_letters.all_unsettled()) == []
+
+
+def test_letters_go_with_their_vhost() -> None:
+    """Nothing is left of those whose next attempt is about to be made."""
+    bench = Bench()
+    bench.reject(b"1")
+    bench.world.now += RETRY_MIN_S
+    bench.world.broker.tick(bench.world.now)
+    bench.world.submit(DeleteVhost("/"))
+    bench.world.settle()
+    assert bench.world.broker.dead_letters.safe._open == {}
 
 
 def test_without_the_overflow_they_go_at_most_once() -> None:

@@ -94,7 +94,11 @@ export const QUEUE_CHIPS = [
   { key: 'x-max-priority', label: 'Max priority', type: 'number', value: '10', hint: 'x-max-priority: highest priority, 1 to 255' },
   { key: 'x-queue-mode', label: 'Lazy', value: 'lazy', hint: 'x-queue-mode: messages are kept on disk' },
   { key: 'x-hold-until-header', label: 'Hold until', value: 'eta', hint: 'x-hold-until-header: the header with the time until which a message waits' },
-  { key: 'x-delivery-limit', label: 'Delivery limit', type: 'number', hint: 'x-delivery-limit: how often a message of a quorum queue may be delivered' },
+  { key: 'x-delivery-limit', label: 'Delivery limit', type: 'number', hint: 'x-delivery-limit: how often a message may come back' },
+  { key: 'x-dead-letter-strategy', label: 'Dead letter strategy', value: 'at-least-once', hint: 'x-dead-letter-strategy: of a quorum queue with overflow reject-publish' },
+  { key: 'x-delayed-retry-type', label: 'Retries wait', value: 'all', hint: 'x-delayed-retry-type: disabled, all, failed or returned' },
+  { key: 'x-delayed-retry-min', label: 'Shortest wait', type: 'number', hint: 'x-delayed-retry-min: milliseconds, for each return once more' },
+  { key: 'x-delayed-retry-max', label: 'Longest wait', type: 'number', hint: 'x-delayed-retry-max: milliseconds' },
   { key: 'x-max-in-memory-length', label: 'Max in memory length', type: 'number', hint: 'x-max-in-memory-length: most messages of a quorum queue in memory' },
   { key: 'x-queue-master-locator', label: 'Master locator', value: 'min-masters', hint: 'x-queue-master-locator: min-masters, client-local or random' },
 ];
