@@ -4,15 +4,16 @@ A route whose exchanges look at headers has one `HeaderRoutes`. It is valid as l
 Source: docs/internals/message.md.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.amqp.properties import Traits
-from node.queue.alike import stretches
+from node.queue.alike import headers_in, stretches
 from node.queue.content import chosen_headers
 from node.queue.intake import Targets
+from node.queue.live_queue import LiveQueue
 from node.queue.run import Envelope
 
 KNOWN_MAX: Final = 512
@@ -30,6 +31,9 @@ _COST_BYTES: Final = 512
 _COST_NAMES: Final = 64
 """The bytes of properties, and the names of headers, that make a look-up twice as long."""
 
+NAMES_MAX: Final = 8
+"""The most names whose headers are remembered with the properties: a headers exchange may ask for thousands."""
+
 AT_ONCE_MAX: Final = 4096
 """The most messages that are published between two looks at the clock."""
 
@@ -45,18 +49,20 @@ class Part(NamedTuple):
 class HeaderRoutes:
     """The targets of one route's messages.
 
-    asked: the names of the headers that decide.   find: returns the targets for some headers; it is given a content
+    asked: the names of the headers that decide.   find: returns the queues for some headers; it is given a content
         with them, too. It may raise ProtocolError.
     traits, envelope: of the last messages, used again while the traits stay the same.
     """
 
-    __slots__ = ("_asked", "_find", "_known", "_last", "envelope", "traits")
+    __slots__ = ("_asked", "_find", "_known", "_last", "_names", "_queues", "envelope", "traits")
 
-    def __init__(self, asked: Collection[bytes], find: Callable[[Table, bytes], Targets]) -> None:
+    def __init__(self, asked: Collection[bytes], find: Callable[[Table, bytes], Sequence[LiveQueue]]) -> None:
         self._asked = asked
+        self._names = tuple(sorted(asked)) if len(asked) <= NAMES_MAX else None
         self._find = find
         self._known: dict[bytes, Targets] = {}
         self._last: Targets | None = None
+        self._queues: Sequence[LiveQueue] = ()  # of the last targets
         self.traits: Traits | None = None
         self.envelope: Envelope | None = None
 
@@ -89,13 +95,14 @@ class HeaderRoutes:
         return found
 
     def _look_up(self, octets: bytes, content: bytes) -> Targets:
-        targets = self._find(chosen_headers(content, self._asked), content)
-        last = self._last
-        if last is not None and list(last) == list(targets):
-            targets = (
-                last  # so that messages for the same queues stay together, whatever else is in their headers
-            )
-        self._last = targets
+        names = self._names
+        headers = chosen_headers(content, self._asked) if names is None else headers_in(octets, names)
+        queues = self._find(headers, content)
+        targets = self._last
+        if targets is None or queues != self._queues:
+            # Else messages for the same queues stay together, whatever else is in their headers.
+            targets = self._last = Targets(queues)
+            self._queues = queues
         if len(octets) <= KNOWN_MAX_BYTES:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()

@@ -216,16 +216,16 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
 def _held_route(channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]") -> Route:
     """Return the route to queues of which some hold messages until a time in their headers."""
     live = channel.vhost.queues
-    by_headers = HeaderRoutes((), lambda _, content: Targets(held_or(live, queues, content)))
+    by_headers = HeaderRoutes((), lambda _, content: held_or(live, queues, content))
     return Route(channel, publish, (), looks_at_each=True, by_headers=by_headers)
 
 
 def _by_headers(channel: "Channel", exchange: str, key: str, asked: Collection[bytes]) -> HeaderRoutes:
     broker, vhost, keys, live = channel.broker, channel.connection.vhost, (key,), channel.vhost.queues
 
-    def find(headers: Table, content: bytes) -> Targets:
+    def find(headers: Table, content: bytes) -> "Sequence[LiveQueue]":
         queues = broker.route(vhost, exchange, keys, headers, content)
-        return Targets(held_or(live, queues, content))
+        return held_or(live, queues, content)
 
     return HeaderRoutes(asked, find)
 

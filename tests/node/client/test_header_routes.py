@@ -10,7 +10,6 @@ from node.amqp.methods import BasicAck, BasicPublish, ConfirmSelect, ExchangeDec
 from node.amqp.properties import Properties
 from node.client.header_routes import AT_ONCE_MAX, KNOWN_MAX, LOOKED_UP_MAX, HeaderRoutes, Part
 from node.queue.content import properties_of
-from node.queue.intake import Targets
 from node.queue.queue import Queue
 from tests.kit.messages import bodies_of, content
 from tests.kit.world import Client, World, check_invariants
@@ -28,14 +27,14 @@ class Lookups:
         self.count = 0
         self.routes = HeaderRoutes({b"h"}, self.find)
 
-    def find(self, headers: Table, content: bytes) -> Targets:
+    def find(self, headers: Table, content: bytes) -> list[Queue]:
         self.count += 1
         value = headers["h"].value if "h" in headers else b""
         assert isinstance(value, bytes)
         if value == b"bad":
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "bad")
         queue = self.queues.get(value[:1].decode())
-        return Targets([queue] if queue else [])
+        return [queue] if queue else []
 
     def parts(self, contents: list[bytes], first: int = 0) -> list[tuple[list[str], int, int]]:
         found = self.routes.parts(contents, first)
