@@ -26,7 +26,7 @@ from node.broker.mass_deletion import InPieces
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, DeclareDelayed, DeclareExchange, DeclareQueue, ExchangeDeclared
-from node.catalogue.delayed import DELAYED_TYPE, is_waiting_queue, waiting_queue
+from node.catalogue.delayed import DELAYED_TYPE, waiting_queue
 from node.catalogue.holding import HOLD_ARGUMENT
 from node.catalogue.mirrors.placement import Placement
 from node.catalogue.mirrors.views import stored_uid
@@ -44,11 +44,10 @@ from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
 from node.queue.content import properties_of
-from node.queue.deduplicating_queue import DeduplicatingQueue, MeteredDeduplicatingQueue
-from node.queue.delayed_queue import DelayedQueue
 from node.queue.intake import Intake
+from node.queue.kinds import new_queue
 from node.queue.live_queue import Asked, Handoff, LiveQueue, Peers, at_once, move
-from node.queue.metering import Meter, MeteredQueue
+from node.queue.metering import Meter
 from node.queue.mirroring import Mirroring
 from node.queue.paging import Pager
 from node.queue.pending_publish import PublishWaiter
@@ -528,17 +527,7 @@ class Broker:
     def make_queue(self, record: QueueRecord, storage: QueueStorage) -> Queue:
         """Return an empty queue of this node."""
         settings = self.queue_settings(record)
-        if is_waiting_queue(record.name):
-            return DelayedQueue(record, settings, self, storage, self.now)
-        queue: Queue
-        if settings.is_deduplicating and self.meter is not None:
-            queue = MeteredDeduplicatingQueue(record, settings, self, storage, self.now, self.meter)
-        elif settings.is_deduplicating:
-            queue = DeduplicatingQueue(record, settings, self, storage, self.now)
-        elif self.meter is not None:
-            queue = MeteredQueue(record, settings, self, storage, self.now, self.meter)
-        else:
-            queue = Queue(record, settings, self, storage, self.now)
+        queue = new_queue(record, settings, self, storage, self.meter)
         if settings.hold_until_header is not None:
             holding.ensure(self, queue)
         return queue

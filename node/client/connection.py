@@ -309,7 +309,7 @@ class Connection(BaseConnection):
                 route.channel.publish(route, traits, contents[at : at + step], size)
                 at += step
             else:
-                at = route.channel.publish_some(route, by_headers, traits, contents, at, size)
+                at = self.channels[channel].publish_some(route, by_headers, traits, contents, at, size)
             if self.broker.storage.is_congested:
                 self.throttle.hold()  # pauses the reader
 

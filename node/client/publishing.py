@@ -166,6 +166,7 @@ def _intercept(route: Route, channel: "Channel") -> None:
     )
     broker = channel.broker
     route.at_once_max = min(route.at_once_max, AT_ONCE_MAX)
+    route.by_headers = None  # interceptors change headers, so no two messages are known to be alike
     route.channel = InterceptedChannel(
         channel,
         broker.interceptors,
