@@ -267,7 +267,7 @@ class Agent:
         finally:
             telemetry, self.telemetry = self.telemetry, None
             if telemetry is not None:
-                await telemetry.stop()
+                await telemetry.stop("paused" if self.is_paused else None)
 
     async def _start_app(self) -> bool:
         """Start the broker, or a witness's votes. Returns False if the process is to end before that."""

@@ -135,8 +135,11 @@ class Telemetry:
             self._write(self._link_rows(moment, gap_ms))
             self._look_for_burst(moment, gap_ms)
 
-    async def stop(self) -> None:
-        """Stop watching: the broker runs no more. Writes the rows that are left."""
+    async def stop(self, cause: str | None = None) -> None:
+        """Stop watching: the broker runs no more. Writes the rows that are left.
+
+        cause: why it runs no more; None: an operator stopped it.
+        """
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -150,7 +153,7 @@ class Telemetry:
         if segments is None or disk is None:
             return
         self._observer.release()
-        self._tell({"event": "node_stop", "from_node": self._config.node_name})
+        self._tell({"event": "node_stop", "from_node": self._config.node_name, "cause": cause})
         segments.flush(time.monotonic())
         segments.close()
         self._segments = self._disk = None

@@ -152,6 +152,8 @@ _KINDS: Final = (
         "warn",
         "Look at the disk of this node and at what else uses it: confirms of persistent messages wait for syncs.",
         {"sync_ms": 200, "sync_crit_ms": 2000, "syncs_min": 20, "minutes": 10},
+        raise_minutes=3,
+        raise_of=5,
     ),
     FindingKind(
         "slow-confirms",
@@ -314,6 +316,7 @@ EXPLAINED_BY: Final[Mapping[str, frozenset[str]]] = {
     "telemetry-gap": frozenset({"cluster-down", "node-down"}),
     "queue-without-master": frozenset({"cluster-down"}),
     "node-down": frozenset({"cluster-down"}),
+    "partition": frozenset({"cluster-down"}),
 }
 """Kinds of findings, and the kinds that may explain them. An explained finding is not reported beside its cause, so
 that operators read causes; a critical finding is, unless its cause is critical, too. The evidence of the cause has

@@ -13,6 +13,7 @@ from spark_ops.health.facts import EventFact
 from spark_ops.health.finding import Finding, Severity, Subject
 from spark_ops.health.rules_copies import is_of_plan
 from spark_ops.health.rules_node import cpu_cores
+from spark_ops.health.rules_outage import PAUSED
 
 MINUTES_OF_HOUR = 60
 MASTER_CHANGES = frozenset({"failover", "promotion"})
@@ -140,7 +141,9 @@ def _willed(context: Context) -> list[int]:
     minutes = []
     down: dict[str, str] = {}
     for event in sorted(context.evidence.events, key=lambda event: event.ts):
-        if event.event == "node_stop":
+        if event.event == "node_stop" and event.cause == PAUSED:
+            down[event.node] = "paused"
+        elif event.event == "node_stop":
             minutes.append(event.ts // 60_000)
             down[event.node] = "stopped"
         elif event.event == "node_start":

@@ -120,26 +120,37 @@ def _host_without_cpu(context: Context, node: str, facts: list[NodeMinute]) -> I
 
 
 def _slow_syncs(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Finding]:
+    """Yield a finding if syncs are slow for some minutes.
+
+    Each minute counts alike: a slow disk syncs less often, so a mean of all syncs would be that of the time before.
+    """
     kind = "slow-syncs"
-    end, minutes = context.evidence.end, context.minutes(kind)
+    limit_us, first = context.of(kind, "sync_ms") * 1000, context.evidence.end - context.minutes(kind)
     counts = rises(facts, lambda fact: fact.fsync_count_total)
     spent_us = rises(facts, lambda fact: fact.fsync_us_total)
-    recent = [at for at, fact in enumerate(facts) if fact.minute >= end - minutes]
-    syncs = sum(counts[at] for at in recent)
-    if len(recent) < minutes / 2 or syncs < context.of(kind, "syncs_min"):
+    bad: list[bool | None] = [None] * (context.evidence.end - context.evidence.start)
+    syncs, slow_us = 0, 0
+    for fact, count, took_us in zip(facts, counts, spent_us, strict=True):
+        at = fact.minute - context.evidence.start
+        if not count or not 0 <= at < len(bad):
+            continue  # a minute without a sync says nothing about the disk
+        bad[at] = took_us > limit_us * count
+        if bad[at] and fact.minute >= first:
+            syncs, slow_us = syncs + count, slow_us + took_us
+    since = context.held_since(kind, bad)
+    if since is None or syncs < context.of(kind, "syncs_min"):
         return
-    mean_ms = sum(spent_us[at] for at in recent) / 1000 / syncs
-    if mean_ms > context.of(kind, "sync_ms"):
-        yield context.finding(
-            kind,
-            Subject(node=node),
-            f"{node}: a sync of the disk takes {mean_ms:.0f} ms on average, and confirms wait for it",
-            severity="crit" if mean_ms > context.of(kind, "sync_crit_ms") else "warn",
-            share=context.node_share(node),
-            since=facts[recent[0]].minute * MINUTE_S,
-            sync_ms=mean_ms,
-            syncs=syncs,
-        )
+    mean_ms = slow_us / 1000 / syncs
+    yield context.finding(
+        kind,
+        Subject(node=node),
+        f"{node}: a sync of the disk takes {mean_ms:.0f} ms on average, and confirms wait for it",
+        severity="crit" if mean_ms > context.of(kind, "sync_crit_ms") else "warn",
+        share=context.node_share(node),
+        since=since,
+        sync_ms=mean_ms,
+        syncs=syncs,
+    )
 
 
 def _conn_churn(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Finding]:

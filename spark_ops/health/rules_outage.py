@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from spark_ops.health.context import MINUTE_S, Context, masters
-from spark_ops.health.facts import NodeMinute, QueueHistory, ReplicaMinute
+from spark_ops.health.facts import EventFact, NodeMinute, QueueHistory, ReplicaMinute
 from spark_ops.health.finding import Finding, Subject
 from spark_ops.health.minutes import percentile
 
+PAUSED = "paused"
+"""The cause of a `node_stop` of a node that does not reach a majority: nobody has stopped it."""
 NAMED_MAX = 20
 """The most pairs of nodes and alarms that the evidence of a finding names."""
 
@@ -28,13 +30,24 @@ def judge_outage(context: Context) -> Iterator[Finding]:
     yield from _queues_without_master(context)
 
 
-def _stopped(context: Context) -> set[str]:
-    """Return the nodes that were stopped cleanly and did not start again."""
-    last: dict[str, str] = {}
+def _ended(context: Context) -> tuple[set[str], dict[str, int]]:
+    """Return the nodes that were stopped cleanly and did not start again, and those that have paused and since when.
+
+    A node pauses when it does not reach a majority of the nodes. Times are ms since 1970.
+    """
+    last: dict[str, EventFact] = {}
     for event in sorted(context.evidence.events, key=lambda event: event.ts):
         if event.event in ("node_start", "node_stop"):
-            last[event.node] = event.event
-    return {node for node, event in last.items() if event == "node_stop"}
+            last[event.node] = event
+    ended = {node: event for node, event in last.items() if event.event == "node_stop"}
+    paused = {node: event.ts for node, event in ended.items() if event.cause == PAUSED}
+    return ended.keys() - paused.keys(), paused
+
+
+def _is_majority_stopped(context: Context, stopped: set[str]) -> bool:
+    """True if so many nodes were stopped that the others had to pause."""
+    nodes = [node for node, facts in context.evidence.nodes.items() if facts]
+    return 2 * len(stopped.intersection(nodes)) >= len(nodes)
 
 
 def _cluster_down(context: Context) -> Iterator[Finding]:
@@ -44,7 +57,8 @@ def _cluster_down(context: Context) -> Iterator[Finding]:
     if not nodes or len(quiet) < len(nodes):
         return
     last = max(quiet.values())
-    is_willed = set(nodes) <= _stopped(context)
+    stopped, paused = _ended(context)
+    is_willed = set(nodes) <= stopped | paused.keys() and _is_majority_stopped(context, stopped)
     how = (
         "all of them were stopped" if is_willed else "the cluster is down, or its telemetry is not collected"
     )
@@ -66,9 +80,10 @@ def _nodes_down(context: Context) -> Iterator[Finding]:
     up = context.up
     if not up:
         return
-    stopped = _stopped(context)
+    stopped, paused = _ended(context)
+    ended = stopped | paused.keys()  # a node that has paused is told by the partition
     for node, facts in sorted(context.evidence.nodes.items()):
-        if not facts or node in up or node in stopped or end - facts[-1].minute - 1 < least:
+        if not facts or node in up or node in ended or end - facts[-1].minute - 1 < least:
             continue
         last = facts[-1]
         yield context.finding(
@@ -83,7 +98,8 @@ def _nodes_down(context: Context) -> Iterator[Finding]:
 
 
 def _partition(context: Context) -> Iterator[Finding]:
-    """Yield one finding for all pairs of nodes of which one is up and cannot be reached by the other one."""
+    """Yield one finding for all pairs of nodes of which one is up and cannot be reached by the other one, and for all
+    nodes that have paused because they reach no majority."""
     since: dict[tuple[str, str], int] = {}
     for event in sorted(context.evidence.events, key=lambda event: event.ts):
         if event.event == "node_start":
@@ -94,19 +110,24 @@ def _partition(context: Context) -> Iterator[Finding]:
             since.setdefault((event.node, event.to_node), event.ts)
         elif event.event == "partition_healed":
             since.pop((event.node, event.to_node), None)
-    if not since:
+    stopped, paused = _ended(context)
+    if _is_majority_stopped(context, stopped):
+        paused = {}  # as was to be expected of the nodes that are left
+    if not since and not paused:
         return
     pairs = sorted(since)
-    shown = ", ".join(f"{one} cannot reach {other}" for one, other in pairs[:3])
-    more = f", and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    told = [f"{node} has paused, as it does not reach most of the nodes" for node in sorted(paused)]
+    told += [f"{one} cannot reach {other}" for one, other in pairs]
+    more = f", and {len(told) - 3} more" if len(told) > 3 else ""
     yield context.finding(
         "partition",
         Subject(),
-        f"nodes that are up are cut off from each other: {shown}{more}",
+        f"nodes that are up are cut off from each other: {', '.join(told[:3])}{more}",
         share=1.0,
-        since=min(since.values()) / 1000,
+        since=min([*since.values(), *paused.values()]) / 1000,
         pairs=[f"{one} → {other}" for one, other in pairs[:NAMED_MAX]],
-        count=len(pairs),
+        paused=sorted(paused)[:NAMED_MAX],
+        count=len(told),
     )
 
 

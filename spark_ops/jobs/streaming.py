@@ -73,13 +73,17 @@ _PART: Final = re.compile(r"batch=(\d+)-(\d+)")
 _MERGED: Final = "merged="
 _FILE: Final = "_file"
 _HOUR: Final = re.compile(r"dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
+_SEVERITY: Final = {"info": 1, "warn": 2, "crit": 3}
 SEEN_MIN: Final = 0.5
 """Findings are not cleared by a window of which less than this share of the rows was seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A judgement and its changes.   document: the health document.   raised, cleared: ids of findings."""
+    """A judgement and its changes.   document: the health document.   raised, cleared: ids of findings.
+
+    A finding that becomes more severe is raised again.
+    """
 
     document: dict[str, Any]
     raised: tuple[str, ...]
@@ -217,12 +221,14 @@ class Store:
         found = {finding["id"]: finding for finding in document["findings"]}
         if last is not None and last["end"] >= end:
             return Change(document, (), ())
-        raised = tuple(each for each in found if each not in before)
+        was = {} if last is None else {each["id"]: each for each in last.get("findings", ())}
+        raised = tuple(
+            each for each in found if each not in before or _is_worse(found[each], was.get(each, found[each]))
+        )
         gone = tuple(sorted(set(before) - found.keys()))
         if not _is_seen(document):
             # A finding about queues or nodes that were not seen is not known to be over.
-            known = {} if last is None else {each["id"]: each for each in last.get("findings", ())}
-            found |= {each: known.get(each, {"id": each, "text": told.get(each)}) for each in gone}
+            found |= {each: was.get(each, {"id": each, "text": told.get(each)}) for each in gone}
             gone = ()
         texts = {each: one.get("text") for each, one in found.items()}
         kept = {
@@ -239,6 +245,11 @@ class Store:
         }
         write_atomically(self.outbox.path(end), json.dumps(kept).encode())
         return Change(document, raised, gone)
+
+
+def _is_worse(finding: dict[str, Any], before: dict[str, Any]) -> bool:
+    """True if a finding that stands has become more severe."""
+    return _SEVERITY.get(finding.get("severity", ""), 0) > _SEVERITY.get(before.get("severity", ""), 0)
 
 
 def _is_seen(document: dict[str, Any]) -> bool:

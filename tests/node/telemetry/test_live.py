@@ -143,6 +143,24 @@ def test_what_a_killed_node_leaves(cluster: Cluster, tmp_path: Path) -> None:
     assert stop["event"] == "node_stop"
 
 
+def test_a_node_that_pauses_was_not_stopped(cluster: Cluster, tmp_path: Path) -> None:
+    """Its broker ends as at a stop, and the event says why: the node reaches no majority."""
+
+    def last() -> Row:
+        return [row for row in read(tmp_path / "n2@localhost") if row["kind"] == "event"][-1]
+
+    cluster.node("n1@localhost").kill()
+    cluster.node("n3@localhost").kill()
+    wait_until(lambda: last()["event"] == "node_stop", "n2 has paused")
+    assert last()["cause"] == "paused"
+    cluster.heal()
+    wait_until(lambda: last()["event"] != "node_stop", "n2 runs again")
+    cluster.node("n2@localhost").terminate()
+    assert last()["event"] == "node_stop"
+    assert "cause" not in last()
+    cluster.heal()
+
+
 def test_the_topology_is_whole(cluster: Cluster, tmp_path: Path) -> None:
     """One node writes it, in parts that make up a document with the hash that is told."""
 

@@ -1,11 +1,12 @@
 """One cause is one finding, and a score falls by what an operator would feel, not by how often a cause is seen."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from spark_ops.health.document import health_document
 from spark_ops.health.facts import EventFact, Evidence, LinkMinute
 from spark_ops.health.judge import Judged, judge
 from spark_ops.health.settings import Settings
@@ -113,6 +114,21 @@ def until(source: Iterable[dict[str, Any]], minute: int, *nodes: str) -> Iterato
     return (row for row in source if row["node"] not in nodes or row["ts"] // 60_000 - START < minute)
 
 
+def unseen(node: str, minute: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The rows of the others say from a minute on that the node is not up."""
+
+    def seen(row: dict[str, Any]) -> dict[str, Any]:
+        if row["kind"] != "node" or row["ts"] // 60_000 - START < minute:
+            return row
+        return {**row, "view_members": [each for each in NODES if each != node]}
+
+    return seen
+
+
+def outages(result: Judged) -> list[tuple[str, str]]:
+    return [each for each in kinds(result) if each[0] in ("partition", "node-down", "cluster-down")]
+
+
 def test_a_cluster_is_down_three_minutes_after_its_last_row() -> None:
     for minute, wanted in ((58, []), (57, [("cluster-down", "crit")])):
         assert kinds(judge(made(until(rows(SETUP), minute, *NODES)), Settings())) == wanted
@@ -180,6 +196,37 @@ def test_a_partition_ends_when_it_heals_or_a_node_starts_again(clean: Evidence) 
     assert events(begun, (31, "node_start", "node1", None)) == []
 
 
+def told(at: int, event: str, node: str, cause: str | None = None) -> EventFact:
+    return EventFact((START + at) * 60_000, event, node, cause=cause)
+
+
+def test_a_node_that_has_paused_is_cut_off_and_was_not_stopped() -> None:
+    """Its broker ends in good order, as if an operator had stopped it; the cause of the event says why."""
+    source = made(map(unseen("node3", 40), until(rows(SETUP), 40, "node3")))
+
+    def judged(*events: EventFact) -> Judged:
+        return judge(replace(source, events=events), Settings())
+
+    pause = told(40, "node_stop", "node3", "paused")
+    assert outages(judged(pause)) == [("partition", "crit")]
+    finding = next(each for each in judged(pause).findings if each.kind == "partition")
+    assert "node3 has paused" in finding.text
+    assert finding.evidence["paused"] == ["node3"]
+    assert finding.since == (START + 40) * 60
+    assert outages(judged(told(40, "node_stop", "node3"))) == []
+    assert outages(judged(pause, told(41, "node_start", "node3"))) == [("node-down", "warn")]
+
+
+def test_all_have_paused_is_no_stop() -> None:
+    """No node reaches another one. Where the others were stopped, the one that is left has to pause."""
+    source = made(until(rows(SETUP), 50, *NODES))
+    paused = [told(50, "node_stop", node, "paused") for node in NODES]
+    stopped = [told(50, "node_stop", node) for node in NODES]
+    assert kinds(judge(replace(source, events=tuple(paused)), Settings())) == [("cluster-down", "crit")]
+    last = (*stopped[:2], paused[2])
+    assert kinds(judge(replace(source, events=last), Settings())) == [("cluster-down", "warn")]
+
+
 def test_no_mirror_of_several_is_synchronised() -> None:
     """Two mirrors that both lack messages are as bad as an only one."""
 
@@ -218,6 +265,29 @@ def test_imbalance_by_number_names_the_node_with_the_most() -> None:
 
 
 # --- texts ---
+
+
+def test_the_lag_of_the_table_is_that_of_the_rule() -> None:
+    result = judge(made(inject(SETUP, "hot-node")), Settings())
+    document = health_document(result, 0.0)
+    (finding,) = (each for each in document["findings"] if each["kind"] == "hot-node")
+    (row,) = (each for each in document["nodes"] if each["node"] == finding["subject"]["node"])
+    assert row["loop_lag_ms"] == pytest.approx(finding["evidence"]["loop_lag_p95_ms"])
+    assert f"a lag of {row['loop_lag_ms']:.0f} ms" in finding["text"]
+
+
+def test_two_copies_are_both_and_one_consumer_holds() -> None:
+    setup = setup_for(SETUP, "single-zone")
+    (finding,) = judge(made(inject(SETUP, "single-zone")), Settings()).findings[:1]
+    assert setup.replicas == 2
+    assert finding.text.startswith("both copies of queue ")
+
+    def single(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "consumers": 1} if row.get("consumers") else row
+
+    result = judge(made(single(row) for row in inject(SETUP, "unacked-stuck")), Settings())
+    (finding,) = (each for each in result.findings if each.kind == "unacked-stuck")
+    assert finding.text.startswith("1 consumer of queue 'queue-00000' in '/' holds 400 messages")
 
 
 def test_a_loop_that_ended_is_told_with_what_it_was() -> None:

@@ -1,6 +1,6 @@
 """Slow confirms: a queue is compared with its own week, or with a bound where little is known of it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -179,6 +179,38 @@ def test_a_slow_disk_of_a_node_with_a_copy_explains_slow_confirms() -> None:
         (finding,) = findings(slow_disk(node), week(MS_2))
         assert finding.kind == "slow-syncs"
         assert any("confirms of queue 'queue-00000'" in text for text in finding.evidence["also"])
+
+
+def synced(by_minute: Callable[[int], tuple[int, int]]) -> list[Finding]:
+    """The findings about syncs if node2 makes so many in a minute, and each takes so many ms."""
+    totals = [(0, 0)]
+    for minute in range(MINUTES):
+        count, each_ms = by_minute(minute)
+        totals.append((totals[-1][0] + count, totals[-1][1] + count * each_ms * 1000))
+
+    def counted(row: dict[str, Any]) -> dict[str, Any]:
+        if row["kind"] != "node" or row["node"] != "node2":
+            return row
+        count, spent_us = totals[min(MINUTES, 1 + row["ts"] // 60_000 - START)]
+        return {**row, "fsync_count_total": count, "fsync_us_total": spent_us}
+
+    source = rows(Setup(hours=0.5, queues=3, interval_s=30.0, replicas=2))
+    return [each for each in findings(map(counted, source)) if each.kind == "slow-syncs"]
+
+
+def test_a_disk_that_becomes_slow_is_told_whatever_it_did_before() -> None:
+    """Thousands of fast syncs a minute, then few slow ones: the mean of ten minutes is that of the fast ones."""
+    (finding,) = synced(lambda minute: (3000, 2) if minute < MINUTES - 4 else (150, 400))
+    assert (finding.severity, finding.subject.node) == ("warn", "node2")
+    assert (finding.evidence["sync_ms"], finding.evidence["syncs"]) == (400.0, 600)
+    assert finding.since == (START + MINUTES - 4) * 60
+    (finding,) = synced(lambda minute: (3000, 2) if minute < MINUTES - 4 else (10, 6000))
+    assert finding.severity == "crit"
+
+
+def test_few_slow_syncs_and_a_slow_minute_are_no_finding() -> None:
+    assert synced(lambda minute: (3000, 2) if minute < MINUTES - 4 else (3, 400)) == []
+    assert synced(lambda minute: (100, 900) if minute in (12, 20) else (3000, 2)) == []
 
 
 def test_a_slow_disk_elsewhere_does_not_explain_them() -> None:

@@ -121,6 +121,22 @@ def test_findings_are_raised_and_cleared_once(tmp_path: Path) -> None:
     assert json.loads((store.judged / f"{13:012d}.json").read_bytes())["standing"] == ["b", "c"]
 
 
+def test_a_finding_that_becomes_more_severe_is_raised_again(tmp_path: Path) -> None:
+    """An operator who was warned is told when it is critical, and not when it is a warning again."""
+    from spark_ops.jobs.streaming import Store
+
+    store = Store(tmp_path, "c")
+
+    def raised(end: int, severity: str) -> tuple[str, ...]:
+        found = [{"id": "under-replicated", "severity": severity}, {"id": "hot-node", "severity": "warn"}]
+        return store.judge({"findings": found}, end).raised
+
+    assert raised(10, "warn") == ("under-replicated", "hot-node")
+    assert raised(11, "crit") == ("under-replicated",)
+    assert raised(12, "crit") == ()
+    assert raised(13, "warn") == ()
+
+
 def test_nothing_is_cleared_by_what_was_not_seen(tmp_path: Path) -> None:
     """The queues of a cluster that is down are not seen, so their findings stand."""
     from spark_ops.jobs.streaming import Store
