@@ -77,15 +77,19 @@ def thread_cpu_ns(thread_id: int, proc: Path = _PROC) -> int | None:
 def usable_millicores(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int:
     """Return how many thousandths of a core this process may use: the cores it may run on, or its cgroup's quota.
 
-    The quota is the smallest one from its cgroup up to the root (`cpu.max` of version 2 of cgroups).
+    The quota is the smallest one from its cgroup up to the root: `cpu.max` of version 2 of cgroups, `cpu.cfs_quota_us`
+    of version 1.
     """
-    least = usable_cores() * 1000
-    own = _own_cgroup(proc, cgroups)
-    if own is not None:
-        for place in (own, *own.parents):
-            if place.is_relative_to(cgroups):
-                least = min(least, _quota_millicores(place / "cpu.max") or least)
-    return max(1, least)
+    found = [usable_cores() * 1000]
+    found += [_quota_millicores(place / "cpu.max") or found[0] for place in _upwards(proc, cgroups, "")]
+    found += [_old_quota_millicores(place) or found[0] for place in _upwards(proc, cgroups / "cpu", "cpu")]
+    return max(1, min(found))
+
+
+def _upwards(proc: Path, root: Path, controller: str) -> list[Path]:
+    """Return the directories of this process's cgroup and of those above it, up to the root of the controller."""
+    own = _own_cgroup(proc, root, controller)
+    return [] if own is None else [place for place in (own, *own.parents) if place.is_relative_to(root)]
 
 
 def usable_cores() -> int:
@@ -93,15 +97,20 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _own_cgroup(proc: Path, cgroups: Path) -> Path | None:
-    """Return the directory of this process's cgroup (version 2); None: it is in none."""
+def _own_cgroup(proc: Path, cgroups: Path, controller: str = "") -> Path | None:
+    """Return the directory of this process's cgroup; None: it is in none.
+
+    controller: of version 1 of cgroups, whose root is `cgroups`; empty: version 2.
+    """
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return None
-    return next(
-        (cgroups / line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), None
-    )
+    for line in lines:
+        _, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            return cgroups / path.strip("/")
+    return None
 
 
 def _quota_millicores(path: Path) -> int | None:
@@ -109,5 +118,14 @@ def _quota_millicores(path: Path) -> int | None:
     try:
         quota, period = path.read_text().split()
         return None if quota == "max" else int(quota) * 1000 // int(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+
+
+def _old_quota_millicores(place: Path) -> int | None:
+    """Return the quota of a cgroup of version 1; None: there is none, which the kernel writes as -1."""
+    try:
+        quota, period = (int((place / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        return quota * 1000 // period if quota > 0 else None
     except (OSError, ValueError, ZeroDivisionError):
         return None

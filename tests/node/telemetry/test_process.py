@@ -70,6 +70,19 @@ def test_a_quota_above_the_process_holds_it(tmp_path: Path) -> None:
     assert usable_millicores(tmp_path / "none", tmp_path / "none") == cores
 
 
+def test_a_quota_of_the_older_cgroups_holds_it_too(tmp_path: Path) -> None:
+    """A controller has a tree of its own there, in which -1 stands for no quota."""
+    proc, cgroups = files(tmp_path, proc__self__cgroup="3:cpu,cpuacct:/slice/broker\n0::/\n")
+    for name, quota in (("slice/broker", -1), ("slice", 50_000), ("", -1)):
+        place = cgroups / "cpu" / name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (place / "cpu.cfs_period_us").write_text("100000\n")
+    assert usable_millicores(proc, cgroups) == 500
+    (cgroups / "cpu" / "slice" / "cpu.cfs_quota_us").write_text("-1\n")
+    assert usable_millicores(proc, cgroups) == usable_cores() * 1000
+
+
 def test_the_cpu_time_of_a_thread_is_its_own(tmp_path: Path) -> None:
     """The kernel counts the CPU time of each thread; that of a thread that has ended is unknown."""
     places = files(tmp_path, proc__self__task__17__schedstat="123456789 5 9\n")
