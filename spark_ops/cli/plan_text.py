@@ -51,6 +51,12 @@ def verdict(plan: Plan) -> str:
     )
 
 
+def _met(goal: dict[str, Any]) -> str:
+    if goal.get("met") is not True:
+        return "not met"
+    return "met: too little load to act" if goal.get("is_below_floor") is True else "met"
+
+
 def text(plan: Plan, *, steps_shown: int = STEPS_SHOWN) -> Iterator[str]:
     """Yield the lines of a plan."""
     yield f"plan     {plan.plan_id}"
@@ -67,7 +73,7 @@ def text(plan: Plan, *, steps_shown: int = STEPS_SHOWN) -> Iterator[str]:
                     plain(goal.get("kind")),
                     _figure(goal.get("before")),
                     _figure(goal.get("after")),
-                    "met" if goal.get("met") is True else "not met",
+                    _met(goal),
                 )
                 for goal in plan.goals
             ),

@@ -194,15 +194,17 @@ def _goals(before: State, outcome: Outcome, settings: Settings) -> list[dict[str
             after.load[each.goal.dimension][node] <= each.act[node] * (1 + 1e-9) or bad
             for node, bad in enumerate(after.is_bad)
         )
-        found.append(
-            {
-                "id": each.goal.id,
-                "kind": "soft",
-                "before": round(_ratio(before, each), 4),
-                "after": round(_ratio(after, each), 4),
-                "met": is_met,
-            }
-        )
+        old_ratio, new_ratio = _ratio(before, each), _ratio(after, each)
+        row: dict[str, Any] = {
+            "id": each.goal.id,
+            "kind": "soft",
+            "before": round(old_ratio, 4),
+            "after": round(new_ratio, 4),
+            "met": is_met,
+        }
+        if is_met and new_ratio > each.goal.act_above * (1 + 1e-9):
+            row["is_below_floor"] = True  # the loads are uneven, and too small to act
+        found.append(row)
     if settings.mode == "full" and SPREAD in settings.goals and len(before.fleet.tenants):
         crowded, left = crowded_tenants(before), crowded_tenants(after)
         found.append({"id": SPREAD, "kind": "soft", "before": crowded, "after": left, "met": left == 0})

@@ -82,7 +82,8 @@ def _goals(goals: list[dict[str, Any]]) -> Markup | None:
         if any(goal is one for one in kept):
             continue
         is_met = goal.get("met")
-        mark = badge("met", "good") if is_met else badge("not met", "warn")
+        told = "met: too little load to act" if goal.get("is_below_floor") is True else "met"
+        mark = badge(told, "good") if is_met else badge("not met", "warn")
         label = _GOALS.get(str(goal.get("id")), str(goal.get("id")).replace("-", " ").replace("_", " "))
         label = label[:1].upper() + label[1:]
         kind = "share" if goal.get("id") == "locality" else "count" if goal.get("kind") == "hard" else "fixed"

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -183,6 +184,24 @@ def test_apply_and_rollback(
     assert main(["rollback", plan.plan_id, "-o", str(undo)]) == 2
     assert main(["apply", str(path), "--yes"]) == 2
     assert "rolled-back" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_plan_is_undone_on_another_machine(
+    client: FakeClient, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the plan were copied there; the file that was applied is not needed."""
+    before = {key: (queue.master, set(queue.ring)) for key, queue in client.cluster.queues.items()}
+    plan = write(path, client)
+    assert main(["apply", str(path), "--yes"]) == 0
+    shutil.copytree(tmp_path / "state", tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "state")
+    path.unlink()
+    monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "elsewhere"))
+    undo = tmp_path / "undo.json"
+    assert main(["rollback", plan.plan_id[7:15], "-o", str(undo)]) == 0
+    assert main(["apply", str(undo), "--yes"]) == 0
+    assert {key: (queue.master, set(queue.ring)) for key, queue in client.cluster.queues.items()} == before
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -16,11 +16,12 @@ from spark_ops.cli.errors import OpsError
 from spark_ops.cli.main import main
 from spark_ops.cli.plan import _check_age
 from spark_ops.cli.topologies import read_topology
+from spark_ops.jobs.engine import EngineError
 from spark_ops.planning.plan import parse
 from spark_ops.planning.rows import ClusterRows
 from tests.kit.synthetic.faults import inject
 from tests.kit.synthetic.files import write_parquet
-from tests.kit.synthetic.telemetry import Setup
+from tests.kit.synthetic.telemetry import Setup, rows
 from tests.spark_ops.planning.clusters import cluster, document_of, node, queue
 
 Run = Callable[..., tuple[int, str, str]]
@@ -237,6 +238,25 @@ def test_a_plan_from_telemetry(spark: Any, tmp_path: Path, capsys: pytest.Captur
     assert main(given) == 0
     found = parse(capsys.readouterr().out.encode())
     assert found.summary["promotions"] > 0
+
+
+def test_the_session_is_made_for_the_rows_that_are_read(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM's flags cannot change later, so the number of rows is known before it starts."""
+    hour_s = int(time.time()) // 3600 * 3600 - 3600
+    made = list(rows(Setup(nodes=3, queues=6, hours=1, interval_s=60, start_s=hour_s)))
+    write_parquet(made, tmp_path)
+    hints: list[int] = []
+
+    def session(name: str, *, rows_hint: int = 0) -> Any:
+        hints.append(rows_hint)
+        raise EngineError("no Spark")
+
+    monkeypatch.setattr("spark_ops.jobs.session.session", session)
+    code, _, err = run("plan", tmp_path, "--window", "3h")
+    assert (code, err.strip()) == (4, "spark-ops plan: no Spark")
+    assert hints == [sum(row["kind"] in ("queue", "node") for row in made)]
 
 
 def test_what_is_too_old_makes_no_plan() -> None:

@@ -148,6 +148,23 @@ def test_too_little_is_told(spark: Any, tmp_path: Path, told: ClusterRows) -> No
 
 @pytest.mark.spark
 @pytest.mark.slow
+def test_a_clock_that_is_an_hour_ahead_does_not_blind_a_plan(
+    spark: Any, tmp_path: Path, told: ClusterRows
+) -> None:
+    """The hours of a node are those of its clock: its loads are of an hour before, and none is missing."""
+    ahead = {"skew_ms": 3_600_000, "skew_err_ms": 2}
+    made = [{**row, **ahead, "ts": row["ts"] + 3_600_000} if row["node"] == "node2" else row for row in ROWS]
+    roots.write(tmp_path, made)
+    got = cluster_rows(spark, tmp_path, since=START_S + 3600, until=UNTIL, now=UNTIL)
+    assert got.coverage >= 0.98
+    same = {queue.queue: queue for queue in told.queues}
+    for queue in got.queues:
+        assert queue.cpu == pytest.approx(same[queue.queue].cpu, rel=0.05)
+    assert all(node.base_cpu == pytest.approx(0.02, abs=0.01) for node in got.nodes)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 def test_what_disks_and_clients_cost(spark: Any, tmp_path: Path, told: ClusterRows) -> None:
     """The disk's time is the copy's; that of clients is the node's, and known. Older nodes tell neither."""
     rows = []

@@ -1,6 +1,7 @@
 """The objective of a plan: loads of all kinds are shares of capacities, so that they can be compared and added."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,3 +50,22 @@ def test_loads_without_a_capacity_are_shares_of_the_mean() -> None:
     found = outcome(rows, replace(FREE, goals=("in",)))
     (bounds,) = found.bounds
     assert bounds.objective(found.state) == pytest.approx(0.9**2)
+
+
+def test_a_goal_that_is_met_as_there_is_too_little_load_says_so() -> None:
+    """Bytes per second: a has 0.4 MB/s, twice the mean, and below 1 MB/s no master moves for them."""
+
+    def goal(in_bytes: float) -> dict[str, Any]:
+        rows = cluster(
+            [node("a"), node("b")],
+            [
+                queue("q", "a", in_bytes=in_bytes),
+                queue("r", "a", in_bytes=0.0),
+                queue("s", "b", in_bytes=0.0),
+            ],
+        )
+        return next(each for each in plan(rows, replace(FREE, goals=("in",))).goals if each["id"] == "in")
+
+    little, much = goal(0.4e6), goal(40e6)
+    assert (little["met"], little["after"], little["is_below_floor"]) == (True, 2.0, True)
+    assert "is_below_floor" not in much
