@@ -26,6 +26,7 @@ from spark_ops.health.forecast import Growth
 from spark_ops.health.rules_confirms import first_minute
 from spark_ops.health.settings import Settings
 from spark_ops.jobs.minute_facts import MinuteFacts, columns, within
+from spark_ops.jobs.reading import names
 from spark_ops.jobs.suspicion import queue_totals, suspicious_links
 from spark_ops.jobs.usual import Usual
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, bucket_limit_us
@@ -224,9 +225,9 @@ def _links(frame: "DataFrame", settings: Settings) -> dict[tuple[str, str], list
     flat = frame.select(*columns("link")).persist()
     found: dict[tuple[str, str], list[LinkMinute]] = defaultdict(list)
     try:
-        names = suspicious_links(flat, settings).collect()
-        if names:
-            wanted = flat.sparkSession.createDataFrame(names, "from_node string, to_node string")
+        bad = suspicious_links(flat, settings).collect()
+        if bad:
+            wanted = names(flat.sparkSession, ("from_node", "to_node"), bad)
             for row in flat.join(F.broadcast(wanted), ["from_node", "to_node"], "left_semi").collect():
                 found[row["from_node"], row["to_node"]].append(_fact(LinkMinute, row))
     finally:

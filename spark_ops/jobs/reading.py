@@ -4,7 +4,7 @@ The schema is never inferred or merged: a column that a file lacks is null, and 
 §2.7). The result says which rows were left out, so that no reader takes incomplete data for complete data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -86,6 +86,17 @@ def empty(spark: "SparkSession", wanted: "StructType") -> "DataFrame":
 
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in wanted.fields]
     return spark.range(0).where(F.lit(False)).select(*nulls)
+
+
+def names(spark: "SparkSession", columns: Sequence[str], rows: Sequence[Sequence[str]]) -> "DataFrame":
+    """Return a frame of strings. It reaches the JVM by Arrow: lists would be read by a Python worker, which takes
+    seconds to start, and which the machines of a Spark cluster may not have in the version of this one."""
+    import pyarrow  # type: ignore[import-untyped]
+
+    table = {
+        name: pyarrow.array([row[at] for row in rows], pyarrow.string()) for at, name in enumerate(columns)
+    }
+    return spark.createDataFrame(pyarrow.table(table))
 
 
 def schema(kind: Kind) -> "StructType":

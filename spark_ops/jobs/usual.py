@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spark_ops.jobs.reading import names
 from spark_ops.jobs.rollup_store import stored
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS
 
@@ -44,7 +45,7 @@ def usual_figures(
     paths = [path for path, _ in stored(root, "queue", start_s - HISTORY_S, start_s).values()]
     if not paths or not queues:
         return Usual()
-    wanted = spark.createDataFrame(list(queues), "vhost string, queue string")
+    wanted = names(spark, ("vhost", "queue"), queues)
     reader = spark.read.schema(_COLUMNS).option("__globPaths__", "false")
     kept = reader.parquet(*(f"file://{path}" for path in paths))
     of_masters = kept.where((F.col("cluster") == F.lit(cluster)) & (F.col("role") == "master"))

@@ -68,10 +68,13 @@ def clusters(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("name", OF_CLUSTERS)
-def test_spark_finds_what_the_rules_find(clusters: Any, name: str) -> None:
+def test_spark_finds_what_the_rules_find(
+    spark: Any, clusters: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The whole document is the same, though Spark sends suspicious queues only."""
     from spark_ops.jobs.evidence import Intake, gather
 
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python")  # no worker is needed
     facts, made = clusters
     setup = SETUP if name == "clean" else setup_for(SETUP, name)
     start = setup.start_s // 60

@@ -15,13 +15,14 @@ SETUP = Setup(nodes=2, queues=3, replicas=2, hours=2.0, interval_s=120)
 HOUR_S = 3600
 
 
-def test_usual_figures(spark: Any, tmp_path: Path) -> None:
+def test_usual_figures(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Histograms are differences within an hour of a process, sizes those of the ends of hours; other queues, clusters
     and later hours do not count, and a queue without rollups has no figures."""
     from spark_ops.jobs.files import find
     from spark_ops.jobs.rollup_store import write as roll_up
     from spark_ops.jobs.usual import HISTORY_S, Usual, usual_figures
 
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python")  # no worker is needed
     made = [row for row in rows(SETUP) if row["kind"] == "queue"]
     roots.write(tmp_path, made, is_unique=True)
     list(roll_up(spark, tmp_path, "queue", find(tmp_path, "queue", None, None).hours))
