@@ -2,6 +2,7 @@
 
     python -m examples.rebalance_demo                       # some ten minutes; the report is in var/rebalance-demo
     python -m examples.rebalance_demo --minutes 20 --rate 80
+    python -m examples.rebalance_demo --cores n1=0.5        # n1 has half a core, and the plan knows; needs root
 
 Three nodes start with telemetry on. All queues begin on n1, so it has all the masters. Clients publish with confirms
 and consume for some minutes; health is judged, a plan is made and carried out while they go on, and the report says
@@ -13,6 +14,7 @@ Needs Java 17 and `pip install -e '.[dev]'`. It opens nothing; Ctrl-C stops the 
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,9 +23,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from examples.rebalance_demo.cluster import DemoCluster, short
 from examples.rebalance_demo.load import NAMES, Shop
+from examples.rebalance_demo.quota import held
 
 FOLDER = Path("var/rebalance-demo")
 COPIES = 2
@@ -50,6 +54,14 @@ def main() -> int:
     parser.add_argument(
         "--rate", type=float, default=30.0, help="messages a second of the busiest queue (30)"
     )
+    parser.add_argument(
+        "--cores",
+        type=named_cores,
+        action="append",
+        default=[],
+        metavar="NODE=CORES",
+        help="hold a node to a part of a core, and give the plan that capacity; can be repeated",
+    )
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where everything goes; it is made anew")
     arguments = parser.parse_args()
     folder: Path = arguments.folder.absolute()
@@ -61,7 +73,9 @@ def main() -> int:
     shop = Shop(cluster.ports, arguments.rate)
     try:
         cluster.await_ready()
-        return story(cluster, shop, folder, arguments)
+        (folder / "goals.toml").write_text(capacities(arguments.cores))
+        with held({cluster.pid(name): cores for name, cores in arguments.cores}):
+            return story(cluster, shop, folder, arguments)
     except KeyboardInterrupt:
         say("interrupted")
         return 130
@@ -71,6 +85,19 @@ def main() -> int:
     finally:
         shop.close(drain_s=0)
         cluster.stop()
+
+
+def named_cores(text: str) -> tuple[str, float]:
+    """The name and the cores of `n1=0.5`. Raises: ValueError."""
+    name, _, cores = text.partition("=")
+    if not name or not 0 < float(cores) <= 64:
+        raise ValueError
+    return name, float(cores)
+
+
+def capacities(nodes: list[tuple[str, float]]) -> str:
+    """The settings that tell a plan how many cores nodes have."""
+    return "".join(f'[capacity."{name}@localhost"]\ncores = {cores}\n' for name, cores in nodes)
 
 
 def story(cluster: DemoCluster, shop: Shop, folder: Path, arguments: argparse.Namespace) -> int:
@@ -87,7 +114,8 @@ def story(cluster: DemoCluster, shop: Shop, folder: Path, arguments: argparse.Na
         say("health")
         spark_ops("health", root, *window, *thresholds, "-o", folder / "health.json", may_find=True)
         say("plan")
-        spark_ops("plan", root, *window, "--min-coverage", "0.9", "-o", plan)
+        goals = ["--goals", str(folder / "goals.toml")] if arguments.cores else []
+        spark_ops("plan", root, *window, "--min-coverage", "0.9", *goals, "-o", plan)
         given = ["--health", folder / "health.json", "--plan", plan]
         spark_ops("report", *given, "-o", folder / "before.html")
         say("apply")
@@ -100,9 +128,29 @@ def story(cluster: DemoCluster, shop: Shop, folder: Path, arguments: argparse.Na
         files = ["-o", folder / "report.html", "--json", folder / "report.json", "--csv", folder / "tables"]
         spark_ops("report", root, "--plan", plan, "--after", *lately, *state, *files)
         fewest = min(copies.values(), default=0)
+    tell_promise(json.loads((folder / "report.json").read_text()).get("after") or {})
     say("closing: consumers take what is left")
     shop.close()
     return ending(cluster, shop, folder, fewest)
+
+
+def tell_promise(after: dict[str, Any]) -> None:
+    """Say what the plan promised each node, and what came. CPU is a share of the node's cores."""
+    keys = ("cpu_before", "cpu_predicted", "cpu_expected", "cpu_measured")
+    for node in after.get("nodes", ()):
+        shown = [f"{key[4:]} {node[key]:.1%}" for key in keys if node.get(key) is not None]
+        masters = [str(node[f"masters_{when}"]) for when in ("before", "predicted", "measured")]
+        say(f"{short(node['node'])}: CPU {', '.join(shown) or 'not known'}; masters {', '.join(masters)}")
+    promise, balance = after.get("promise") or {}, after.get("balance") or {}
+    say(f"busiest node over the mean: {', '.join(f'{when} {_figure(of)}' for when, of in balance.items())}")
+    say(
+        f"share of the promised change that came: {_figure(promise.get('share'))} "
+        f"± {_figure(promise.get('error'))}: {promise.get('verdict')}; load average {os.getloadavg()[0]:.1f}"
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def ending(cluster: DemoCluster, shop: Shop, folder: Path, fewest: int) -> int:

@@ -1,6 +1,7 @@
 """Three nodes on this machine with telemetry on, and their HTTP API."""
 
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -47,6 +48,16 @@ class DemoCluster:
     def url(self) -> str:
         """Of the HTTP API of the first node."""
         return f"http://guest:guest@127.0.0.1:{self.ports[0] + 10_000}"
+
+    def pid(self, name: str) -> int:
+        """Return the process id of a node. Raises: RuntimeError if it does not run."""
+        data = str(self.folder / "cluster" / name).encode()
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_bytes().split(b"\0")
+                if b"--data" in words and data in words and b"--name" in words:
+                    return int(path.parent.name)
+        raise RuntimeError(f"there is no node {name}")
 
     def await_ready(self) -> None:
         """Until all nodes are up and know each other. Raises: RuntimeError."""
