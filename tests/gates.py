@@ -68,6 +68,7 @@ ALL_LANES: Final = (
         ),
     ),
     Lane("spark", ("tests/spark_ops/",), niceness=10),
+    Lane("live", ("tests/spark_ops/live/",), niceness=10),
     Lane("conformance-mirrors", ("tests/conformance/test_mirrors_",)),
     Lane("processes", (SMOKE, "tests/node/", "tests/cluster/", "tests/bench/", "tests/kit/", "tests/test_")),
     Lane("chaos", ("tests/chaos/",)),

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.kit.faulty_disk import FaultyDisk, NoCompiler
+from tests.kit.faulty_disk import SLOW_S, FaultyDisk, NoCompiler
 
 PROGRAM = """
 import os, sys
@@ -87,5 +88,16 @@ def test_it_hangs_until_it_is_mended(disk: FaultyDisk, does: Callable[..., str])
     disk.hang("sync", "raft")
     assert does("sync", "queues/a") == "done"
     assert does("sync", "raft/a", wait_s=1) == ""
+    disk.mend()
+    assert does("sync", "raft/a") == "done"
+
+
+@pytest.mark.slow
+def test_a_slow_sync_takes_longer_and_succeeds(disk: FaultyDisk, does: Callable[..., str]) -> None:
+    disk.slow("raft")
+    begun = time.monotonic()
+    assert does("sync", "raft/a") == "done"
+    assert time.monotonic() - begun >= SLOW_S
+    assert does("write", "raft/a") == "done"
     disk.mend()
     assert does("sync", "raft/a") == "done"

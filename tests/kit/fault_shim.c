@@ -4,6 +4,7 @@
  *
  *     fail-sync, fail-write, fail-read   while the file is there, fdatasync/fsync, write/writev or pread fail with EIO
  *     hang-sync, hang-write              while the file is there, they don't return
+ *     slow-sync                          while the file is there, each takes SLOW_US longer
  *         The file says where: folders below FAULT_DATA, one a line, or no line for all of it. If its first line is
  *         "once", the first failure takes the file away.
  *     events                  if FAULT_NOTES is set: a line for each change of the data directory, separated by tabs:
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #define ROOM (2 * PATH_MAX)
+#define SLOW_US 400000
 #define REAL(name) ((__typeof__(&name))real(#name))
 
 static atomic_int graves;
@@ -134,6 +136,7 @@ static int sync_or_fail(int fd, int (*sync)(int)) {
     struct stat before;
     if (!path_of(fd, NULL, path)) return sync(fd);
     if (is_ill("sync", fd)) return -1;
+    if (is_told("slow-sync", fd)) usleep(SLOW_US);
     fstat(fd, &before);
     int result = sync(fd);
     if (!result && S_ISDIR(before.st_mode)) note("D\t%s\n", path);

@@ -17,6 +17,8 @@ from random import Random
 from typing import Final
 
 SOURCE: Final = Path(__file__).with_name("fault_shim.c")
+SLOW_S: Final = 0.4
+"""By so much a slow sync is longer: `SLOW_US` of the library."""
 BLOCK_BYTES: Final = 4096
 """A disk writes so much at once: within a tail that was not synced each block is there or not."""
 
@@ -37,7 +39,7 @@ class FaultyDisk:
         self._directory.mkdir(parents=True)
         self._data = data
         library = self._directory / "shim.so"
-        library.write_bytes(_library())
+        library.write_bytes(built(SOURCE))
         self.environment: Final = {
             "LD_PRELOAD": str(library),
             "FAULT_DIR": str(self._directory),
@@ -57,14 +59,19 @@ class FaultyDisk:
         """From now on (or no longer) "sync" or "write" does not return.   folders: as above."""
         self._trigger(f"hang-{what}", folders, now=now)
 
+    def slow(self, *folders: str, now: bool = True) -> None:
+        """From now on (or no longer) each sync takes `SLOW_S` longer.   folders: as above."""
+        self._trigger("slow-sync", folders, now=now)
+
     def has_failed(self, what: str) -> bool:
         """Return whether the call that was to fail once has failed."""
         return not (self._directory / f"fail-{what}").exists()
 
     def mend(self) -> None:
-        """End all failures and hangs."""
-        for trigger in (*self._directory.glob("fail-*"), *self._directory.glob("hang-*")):
-            trigger.unlink(missing_ok=True)
+        """End all failures, hangs and delays."""
+        for kind in ("fail", "hang", "slow"):
+            for trigger in self._directory.glob(f"{kind}-*"):
+                trigger.unlink(missing_ok=True)
 
     def _trigger(self, name: str, folders: Sequence[str], *, now: bool, once: bool = False) -> None:
         path = self._directory / name
@@ -141,22 +148,12 @@ class FaultyDisk:
 
 
 @functools.cache
-def _library() -> bytes:
-    """Return the path of the library, and build it if necessary. Raises: NoCompiler."""
+def built(source: Path) -> bytes:
+    """Return the library that a C file makes, built once. Raises: NoCompiler."""
     with tempfile.TemporaryDirectory(prefix="fluffle-shim-") as directory:
         library = Path(directory) / "shim.so"
-        build = [
-            "gcc",
-            "-O1",
-            "-Wall",
-            "-Werror",
-            "-shared",
-            "-fPIC",
-            "-o",
-            str(library),
-            str(SOURCE),
-            "-ldl",
-        ]
+        options = ("-O1", "-Wall", "-Werror", "-shared", "-fPIC")
+        build = ["gcc", *options, "-o", str(library), str(source), "-ldl"]
         try:
             done = subprocess.run(build, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
@@ -168,7 +165,7 @@ def _library() -> bytes:
 def can_build() -> bool:
     """Return whether the library can be built here."""
     try:
-        _library()
+        built(SOURCE)
     except NoCompiler:
         return False
     return True

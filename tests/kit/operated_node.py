@@ -110,6 +110,10 @@ def main(arguments: list[str]) -> int:
     threading.Thread(target=operator.serve, args=(answers,), name="operator", daemon=True).start()
     from node.cli.main import main as fluffle
 
+    if segment_s := os.environ.get("FLUFFLE_TEST_SEGMENT_S"):
+        from node.telemetry import segments
+
+        segments.SEGMENT_S = float(segment_s)  # type: ignore[misc]
     return fluffle(["start", *arguments])
 
 
