@@ -2,7 +2,7 @@
 
 Rows have sequence numbers, so missing rows can be counted. If a node is silent at the end or in the whole window, the
 number of its rows is estimated by time. No rows are expected of a node before it started in the window, after a clean
-stop, or after it went down according to the other nodes. Source: spark §2.1, §3.2.
+stop, or after it went down according to the other nodes, until it starts again. Source: spark §2.1, §3.2.
 """
 
 from collections import defaultdict
@@ -112,14 +112,33 @@ def _holes(
     if is_stopped or is_down:
         end = minutes[-1] + 1
     at_least = context.minutes("telemetry-gap", "gap_minutes")
-    holes = []
+    holes, down = [], 0
     before = begin - 1
     for minute in [*minutes, end]:
         is_tail = minute == end
         if minute - before - 1 >= (max(at_least, TAIL_MINUTES) if is_tail else at_least):
-            holes.append(Missing(node, before + 1, minute))
+            hole = Missing(node, before + 1, minute)
+            if not is_tail and _was_down(context, hole, facts):
+                down += hole.end - hole.first
+            else:
+                holes.append(hole)
         before = max(before, minute)
-    return holes, end - begin
+    return holes, end - begin - down
+
+
+def _was_down(context: Context, hole: Missing, facts: list[NodeMinute]) -> bool:
+    """True if a node's process did not run in a gap between its rows: it ended when the gap began, as the node itself
+    or another one says, and another process began when the gap ended."""
+    before = {fact.boot for fact in facts if fact.minute < hole.first}
+    if any(fact.boot in before for fact in facts if fact.minute >= hole.end):
+        return False
+    ends = (
+        event.ts // 60_000
+        for event in context.evidence.events
+        if (event.event == "node_stop" and event.node == hole.node)
+        or (event.event == "view_change" and event.from_node == hole.node)
+    )
+    return any(hole.first - 1 <= minute < hole.end for minute in ends)
 
 
 def judge_gaps(context: Context, coverage: Coverage) -> Iterator[Finding]:

@@ -227,6 +227,40 @@ def test_all_have_paused_is_no_stop() -> None:
     assert kinds(judge(replace(source, events=last), Settings())) == [("cluster-down", "warn")]
 
 
+def test_a_node_that_was_down_and_is_back_lacks_no_telemetry() -> None:
+    """Its process did not run in that time, by its own word or by that of the others; else its rows are missing."""
+
+    def again(row: dict[str, Any]) -> dict[str, Any]:
+        minute = row["ts"] // 60_000 - START
+        if row["node"] != "node3" or minute < 40:
+            return row
+        return {
+            **row,
+            "boot_id": "b" + row["boot_id"][1:],
+            "mono_ms": row["ts"] - (START + 40) * 60_000,
+        }
+
+    there = (
+        row for row in rows(SETUP) if row["node"] != "node3" or not 30 <= row["ts"] // 60_000 - START < 40
+    )
+    source = made(map(again, there))
+    start = told(40, "node_start", "node3")
+
+    def judged(*events: EventFact) -> Judged:
+        return judge(replace(source, events=(*events, start)), Settings())
+
+    for end in (
+        told(30, "node_stop", "node3"),
+        told(30, "node_stop", "node3", "paused"),
+        replace(told(30, "view_change", "node1"), from_node="node3"),
+    ):
+        result = judged(end)
+        assert "telemetry-gap" not in {kind for kind, _ in kinds(result)}
+        assert (result.coverage.share, result.coverage.missing) == (1.0, ())
+    assert "telemetry-gap" in {kind for kind, _ in kinds(judged())}
+    assert judged().verdict == "unknown"
+
+
 def test_no_mirror_of_several_is_synchronised() -> None:
     """Two mirrors that both lack messages are as bad as an only one."""
 
