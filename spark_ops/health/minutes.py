@@ -46,11 +46,14 @@ def filled(facts: Sequence[Fact], start: int, end: int, stale_minutes: int) -> l
     return found
 
 
-def rises(facts: Sequence[Fact], counter: Callable[[Fact], int | None]) -> list[int]:
+def rises(
+    facts: Sequence[Fact], counter: Callable[[Fact], int | None], *, is_of_host: bool = False
+) -> list[int]:
     """Return how much a counter rose at each fact since the previous fact of the same process; never negative.
 
     For the first fact of a process, the counter is compared with 0 if the process started after the previous fact.
     Otherwise the rise is 0: at the first fact of all, or if the process already ran, as that of a queue's next master.
+    is_of_host: the counter does not begin with the process, so nothing is known of its rise before the first fact.
     """
     last: dict[str, int] = {}
     found: list[int] = []
@@ -60,7 +63,9 @@ def rises(facts: Sequence[Fact], counter: Callable[[Fact], int | None]) -> list[
         if value is None:
             found.append(0)
             continue
-        is_new = previous is not None and fact.minute - fact.mono_ms // 60_000 > previous - 1
+        is_new = (
+            not is_of_host and previous is not None and fact.minute - fact.mono_ms // 60_000 > previous - 1
+        )
         before = last.get(fact.boot, 0 if is_new else value)
         found.append(max(0, value - before))
         last[fact.boot], previous = value, fact.minute

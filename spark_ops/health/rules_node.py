@@ -98,8 +98,8 @@ def _host_without_cpu(context: Context, node: str, facts: list[NodeMinute]) -> I
     ran_ms = sum(running(facts)[at] for at in recent)
     if len(recent) < minutes / 2 or ran_ms < minutes / 2 * MINUTE_S * 1000:
         return
-    waited_us = rises(facts, lambda fact: fact.cpu_wait_us_total)
-    stolen_ms = rises(facts, lambda fact: fact.cpu_steal_ms_total)
+    waited_us = rises(facts, lambda fact: fact.cpu_wait_us_total, is_of_host=True)
+    stolen_ms = rises(facts, lambda fact: fact.cpu_steal_ms_total, is_of_host=True)
     waiting = sum(waited_us[at] for at in recent) / 1000 / ran_ms
     stolen = sum(stolen_ms[at] for at in recent) / ran_ms
     reasons = []

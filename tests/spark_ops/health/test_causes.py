@@ -74,6 +74,22 @@ def test_links_are_told_with_the_host_that_makes_them_slow() -> None:
     assert any("the link from node2" in text for text in result.findings[0].evidence["also"])
 
 
+def test_a_host_has_waited_before_a_process_began(clean: Evidence) -> None:
+    """Its counters do not begin with the process: what they say at a node's start is of all the time before."""
+    facts = [
+        replace(
+            fact,
+            boot="old" if fact.minute < START + 55 else "new",
+            mono_ms=(fact.minute - START + 1 - (0 if fact.minute < START + 55 else 55)) * 60_000,
+            cpu_wait_us_total=30_000_000_000 + (fact.minute - START) * 1_000_000,
+            cpu_steal_ms_total=900_000,
+        )
+        for fact in clean.nodes["node2"]
+    ]
+    result = judge(replace(clean, nodes={**clean.nodes, "node2": facts}), Settings())
+    assert "host-without-cpu" not in {kind for kind, _ in kinds(result)}
+
+
 def test_blocked_publishers_are_told_with_their_alarm() -> None:
     result = judge(made(inject(SETUP, "alarm")), Settings())
     (finding,) = result.findings
