@@ -24,6 +24,7 @@ from spark_ops.planning.rows import ClusterRows
 
 if TYPE_CHECKING:
     from spark_ops.jobs.rollup_fields import RollupKind
+    from spark_ops.planning.outcomes import Learned
 
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -151,7 +152,17 @@ def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> d
             "run `spark-ops doctor`, or give a shorter --window or a lower --min-coverage",
             EX_UNKNOWN,
         )
-    return draft(cluster, settings, now=now)
+    return draft(cluster, settings, now=now, earlier=_earlier(arguments.root, cluster.cluster))
+
+
+def _earlier(root: Path, cluster: str) -> "Learned | None":
+    """Return what earlier plans of the cluster teach. Raises: OpsError."""
+    from spark_ops.reports.outcomes import known
+
+    try:
+        return known(root, cluster)
+    except OSError as error:
+        raise OpsError(f"{error.filename}: {error.strerror}", EX_ENGINE) from None
 
 
 def _from_telemetry(arguments: argparse.Namespace, now: float) -> ClusterRows:

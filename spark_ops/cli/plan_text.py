@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from spark_ops.planning.outcomes import sentence
 from spark_ops.planning.plan import Plan, Step
 from spark_ops.planning.times import iso
 
@@ -63,6 +64,8 @@ def text(plan: Plan, *, steps_shown: int = STEPS_SHOWN) -> Iterator[str]:
     yield f"cluster  {plain(plan.cluster)}   mode {plan.mode}"
     yield f"made     {iso(plan.created)}   good until {iso(plan.expires)}"
     yield verdict(plan)
+    if (told := sentence(plan.inputs.get("earlier"))) is not None:
+        yield told
     if plan.goals:
         yield ""
         yield from table(

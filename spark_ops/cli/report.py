@@ -20,10 +20,11 @@ from spark_ops.cli.collect import describe, seconds
 from spark_ops.cli.errors import EX_ENGINE, EX_UNKNOWN, OpsError
 from spark_ops.cli.judging import read_settings, window_of
 from spark_ops.planning import plan as plans
+from spark_ops.planning.outcomes import outcome_of
 from spark_ops.planning.strict import Malformed, loaded
 from spark_ops.planning.times import seconds as since_1970
 from spark_ops.reports import after as after_plan
-from spark_ops.reports import checking
+from spark_ops.reports import checking, outcomes
 from spark_ops.reports.document import build
 from spark_ops.reports.figures import iso
 from spark_ops.reports.page import page
@@ -183,6 +184,8 @@ def _from_root(
                 rows = cluster_rows(spark, root, since=since, until=end, now=now, cluster=cluster)
                 after = after_plan.compare(done, rows, created=str(iso(now)))
                 print(write(arguments.plan.with_suffix(".after.json"), _json(after)))
+                if (outcome := outcome_of(after)) is not None:
+                    print(outcomes.keep(root, rows.cluster, outcome))
     except EngineError as error:
         raise OpsError(str(error), EX_ENGINE) from error
     except ValueError as error:  # nothing to judge, no topology, another cluster: each has a text of one line

@@ -5,6 +5,7 @@ Source: spark §3.4, §6.11.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from spark_ops.planning import plan as plans
@@ -27,6 +28,7 @@ from spark_ops.planning.goals import (
 from spark_ops.planning.locality import remote_share
 from spark_ops.planning.milp import polished
 from spark_ops.planning.net_moves import NetMove
+from spark_ops.planning.outcomes import Learned
 from spark_ops.planning.plan import Step
 from spark_ops.planning.planner import Outcome, objective, planned
 from spark_ops.planning.repair import capacity_bounds
@@ -48,14 +50,24 @@ NOTES_MAX: Final = 50
 
 
 def draft(
-    cluster: ClusterRows, settings: Settings, *, now: float, came_from: str | None = None
+    cluster: ClusterRows,
+    settings: Settings,
+    *,
+    now: float,
+    came_from: str | None = None,
+    earlier: Learned | None = None,
 ) -> dict[str, Any]:
     """Return the document of the best plan that was found.
 
     now: seconds since 1970.   came_from: URL of the node that reported the cluster, without credentials.
+    earlier: what earlier plans teach; its margin counts unless the settings have one.
     Raises: SettingsError.
     """
+    if earlier is not None and not settings.cpu_margin:
+        settings = replace(settings, cpu_margin=earlier.margin)
     inputs = inputs_of(cluster, settings)
+    if earlier is not None:
+        inputs["earlier"] = {**earlier.document, "margin": settings.cpu_margin}
     if came_from is not None:
         inputs["url"] = came_from
     return draft_of(fleet_of(cluster, checked(settings), now=now), settings, inputs, now=now)

@@ -78,7 +78,8 @@ class Settings:
     node's load move only if no others help.   group_label: nodes with the same value of that label are
     compared with each other; None: all are.   tenant_pattern: a regular expression that finds the tenant of a queue in
     `vhost/queue`, as its first group or match; None: the vhost.   goals: ids of the soft ones, in order.
-    capacity: of nodes, in place of what telemetry says.
+    capacity: of nodes, in place of what telemetry says.   cpu_margin: share of a node's cores; a node is relieved of
+    CPU only if it uses more than that above the load at which relief ends (`outcomes`).
     """
 
     mode: PlanMode = "full"
@@ -105,6 +106,7 @@ class Settings:
     goals: tuple[str, ...] = GOAL_IDS
     optimize: Literal["milp"] | None = None
     capacity: tuple[Capacity, ...] = ()
+    cpu_margin: float = 0.0
 
     @property
     def config_hash(self) -> str:
@@ -125,6 +127,8 @@ def checked(settings: Settings) -> Settings:
     for name in ("cpu_max", "memory_max", "disk_max", "fds_max"):
         if not 0 < getattr(settings, name) <= 1:
             raise SettingsError(f"{name} is not between 0 and 1")
+    if not 0 <= settings.cpu_margin < 1:
+        raise SettingsError("cpu_margin is not between 0 and 1")
     for name in (
         "max_moves",
         "max_bytes",

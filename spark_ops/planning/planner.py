@@ -189,7 +189,11 @@ class Planner:
 
     def _soft_bounds(self) -> list[Bounds]:
         goals = self._settings.soft_goals() if self._settings.mode == "full" else SOFT_GOALS
-        return [bounds_of(goal, self.state) for goal in goals]
+        found = [bounds_of(goal, self.state) for goal in goals]
+        for bounds in found:
+            if bounds.goal.dimension == CPU and self._settings.cpu_margin:
+                _demand(bounds, self.state, self._settings.cpu_margin)
+        return found
 
     def _fill(self) -> None:
         """Move a share of every load to the new node, and nothing anywhere else; to restore a node only masters."""
@@ -211,6 +215,13 @@ class Planner:
         """Return the node that the mode is about."""
         nodes = self.state.fleet.nodes
         return next(place for place, row in enumerate(nodes) if row.node == self._settings.node)
+
+
+def _demand(bounds: Bounds, state: State, margin: float) -> None:
+    """Let a goal act only on nodes that are to be relieved of more than a share of their capacity."""
+    capacity = state.capacity[bounds.goal.dimension]
+    for node, limit in enumerate(bounds.limit):
+        bounds.act[node] = max(bounds.act[node], limit + margin * capacity[node])
 
 
 def planned(fleet: Fleet, settings: Settings) -> Outcome:

@@ -73,6 +73,7 @@ def _promise(nodes: list[dict[str, Any]]) -> dict[str, Any]:
     The change of each node is measured against its load before, scaled to the cluster's load now. The share is the
     slope of the measured changes over the promised ones; what the line does not explain is noise. Capacities play no
     part, so a plan for an idle cluster is judged by what it promised, too.
+    noise: standard deviation of a node's CPU around that line, as a share of its cores.
     verdict: `came`, `did-not-come`, `too-small` (noise is larger than what was promised), or `unknown`.
     """
     known = [
@@ -82,21 +83,22 @@ def _promise(nodes: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     before, after = math.fsum(each[0] for each in known), math.fsum(each[2] for each in known)
     if len(known) < 2 or before <= 0:
-        return {"share": None, "error": None, "verdict": "unknown"}
+        return {"share": None, "error": None, "noise": None, "verdict": "unknown"}
     grown = after / before
     promised = [expected - was * grown for was, expected, _ in known]
     changed = [now - was * grown for was, _, now in known]
     squares = math.fsum(each * each for each in promised)
     if squares <= 1e-12:
-        return {"share": None, "error": None, "verdict": "too-small"}
+        return {"share": None, "error": None, "noise": None, "verdict": "too-small"}
     share = math.fsum(one * other for one, other in zip(promised, changed, strict=True)) / squares
     rest = math.fsum((now - share * wanted) ** 2 for wanted, now in zip(promised, changed, strict=True))
-    error = math.sqrt(rest / (len(known) - 1) / squares)
+    noise = math.sqrt(rest / (len(known) - 1))
+    error = noise / math.sqrt(squares)
     if error > UNSURE:
         verdict = "too-small"
     else:
         verdict = "came" if abs(share - 1) <= NEAR_ENOUGH else "did-not-come"
-    return {"share": round(share, 4), "error": round(error, 4), "verdict": verdict}
+    return {"share": round(share, 4), "error": round(error, 4), "noise": round(noise, 6), "verdict": verdict}
 
 
 def node_loads(rows: ClusterRows) -> dict[str, float]:

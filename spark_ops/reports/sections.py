@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spark_ops.health.catalogue import CATALOGUE
+from spark_ops.planning.outcomes import sentence
 from spark_ops.reports import svg
 from spark_ops.reports.figures import figure, is_number, kind_of, moment, shown, when
 from spark_ops.reports.markup import Content, Markup, tag
@@ -366,6 +367,10 @@ def sources(document: dict[str, Any]) -> Markup:
     for label, key in (("View", "view_id"), ("Seed", "seed")):
         if is_number(inputs.get(key)):
             pairs.append((label, figure(inputs[key], "count")))
+    if (told := sentence(inputs.get("earlier"))) is not None:
+        pairs.append(("Earlier plans", told))
+    if (model := document.get("load_model")) is not None:
+        pairs.append(("Loads of queues", model["text"]))
     if plan.get("expires"):
         pairs.append(("Expires", (when(plan["expires"]), " UTC")))
     listed = (tag("div", tag("dt", label), tag("dd", value)) for label, value in pairs)
