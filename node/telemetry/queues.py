@@ -282,6 +282,7 @@ class QueueRows:
             "durable": record.durable,
             "exclusive": record.exclusive_owner is not None,
             "policy": policy.policy,
+            "dead_letter_exchange": settings.dead_letter_exchange,
             "want_mirrors": max(copies_wanted(settings, record, members) - 1, 0),
             "fixed_nodes": list(named) if isinstance(named, tuple) else None,
             **_places(record, self._own),

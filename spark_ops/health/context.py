@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_ops.health.catalogue import CATALOGUE
 from spark_ops.health.facts import Evidence, NodeMinute, QueueHistory, ReplicaMinute
-from spark_ops.health.finding import Finding, Severity, Subject
+from spark_ops.health.finding import Cause, Finding, Severity, Subject
 from spark_ops.health.minutes import Fact, filled, held_since
 from spark_ops.health.settings import Settings
 
@@ -54,16 +54,20 @@ class Context:
         share: float = 0.0,
         since: float | None = None,
         advice: str | None = None,
+        common: Cause | None = None,
         **evidence: Any,
     ) -> Finding:
-        """Return a finding of a kind. The operator's severity overrides the rule's, which overrides the catalogue's."""
+        """Return a finding of a kind. The operator's severity overrides the rule's, which overrides the catalogue's.
+
+        common: the cause that other queues' findings may have in common with this one.
+        """
         found = CATALOGUE[kind]
         weight = self.settings.severities.get(kind) or severity or found.severity
         told = {
             name: round(value, 4) if isinstance(value, float) else value for name, value in evidence.items()
         }
         share = round(min(1.0, max(0.0, share)), 4)
-        return Finding(kind, weight, subject, text, advice or found.advice, share, since, told)
+        return Finding(kind, weight, subject, text, advice or found.advice, share, since, told, common)
 
     @cached_property
     def latest(self) -> dict[str, NodeMinute]:

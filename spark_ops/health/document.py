@@ -69,6 +69,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
             "vhost": subject.vhost,
             "queue": subject.queue,
             "to_node": subject.to_node,
+            "cause": subject.cause,
         },
         "since": iso(finding.since),
         "text": finding.text,

@@ -71,6 +71,8 @@ class ReplicaMinute:
     mono_ms: int
     lag_ms_max: int | None = None
     role: str | None = None
+    policy: str | None = None
+    dead_letter_exchange: str | None = None
     durable: bool | None = None
     exclusive: bool | None = None
     master_node: str | None = None

@@ -1,4 +1,5 @@
-"""This module runs all rules on the evidence, and then merges findings into those that explain them.
+"""This module runs all rules on the evidence, merges findings into those that explain them, and joins those of one
+cause.
 
 The result depends only on the evidence, so that the batch job and the stream give the same result.
 Source: spark §3.2, §3.5.
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_ops.health.catalogue import CATALOGUE, EXPLAINED_BY
+from spark_ops.health.common_causes import joined
 from spark_ops.health.context import Context
 from spark_ops.health.coverage import Coverage, judge_gaps, measure
 from spark_ops.health.facts import Evidence
@@ -45,7 +47,9 @@ def judge(evidence: Evidence, settings: Settings) -> Judged:
     context = Context(evidence, settings)
     coverage = measure(context)
     found = [finding for finding in _all(context, coverage) if finding.kind not in settings.disabled]
-    findings = sorted(_folded(found), key=lambda f: (_RANK[f.severity], -f.share, _ORDER[f.kind], f.id))
+    findings = sorted(
+        joined(_folded(found)), key=lambda f: (_RANK[f.severity], -f.share, _ORDER[f.kind], f.id)
+    )
     said = verdict(context, findings, coverage)
     points = None if said == "unknown" else score(context, findings)
     return Judged(context, tuple(findings), coverage, said, points)

@@ -6,6 +6,7 @@ Source: spark §3.2.
 from collections.abc import Iterator
 from typing import Final
 
+from spark_ops.health.common_causes import of_policy
 from spark_ops.health.context import MINUTE_S, Context, masters, name_of, subject_of
 from spark_ops.health.facts import EventFact, QueueHistory, ReplicaMinute
 from spark_ops.health.finding import Finding
@@ -70,6 +71,7 @@ def _under_replicated(context: Context, queue: QueueHistory) -> Iterator[Finding
         severity="warn" if synced else "crit",
         share=queue.share,
         since=since,
+        common=of_policy(queue.vhost, last.policy, "have fewer mirrors than it wants"),
         mirrors=mirrors,
         want_mirrors=want,
         synced_mirrors=synced,
@@ -104,6 +106,9 @@ def _unsynced_mirror(context: Context, queue: QueueHistory) -> Iterator[Finding]
             severity="warn" if set(last.synced or ()) & set((last.ring or ())[1:]) else "crit",
             share=queue.share,
             since=since,
+            common=of_policy(
+                queue.vhost, last.policy, f"have a mirror on {node} that lacks messages and receives none"
+            ),
             sync_state=mirror.sync_state if mirror is not None else None,
             sync_progress=progress,
             copies=len(last.ring or ()),
@@ -145,6 +150,7 @@ def _single_zone(context: Context, queue: QueueHistory) -> Iterator[Finding]:
         f"{copies} copies of {name_of(queue)} are in zone {zone!r}; there are {len(live)} zones",
         share=queue.share,
         since=since,
+        common=of_policy(queue.vhost, last.policy, f"have all their copies in zone {zone!r}"),
         zone=zone,
         zones=sorted(live),
         ring=list(last.ring),

@@ -6,9 +6,10 @@ Source: spark §3.2.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from spark_ops.health.common_causes import of_policy
 from spark_ops.health.context import MINUTE_S, Context, masters, name_of, subject_of
 from spark_ops.health.facts import NodeMinute, QueueHistory, ReplicaMinute
-from spark_ops.health.finding import Finding, Subject
+from spark_ops.health.finding import Cause, Finding, Subject
 from spark_ops.health.forecast import eta, fit_points, growth_of
 from spark_ops.health.minutes import percentile, rise, rises, running
 
@@ -263,6 +264,7 @@ def _messages_dropped(context: Context, queue: QueueHistory, facts: list[Replica
         "messages, because it is full",
         severity="warn" if share >= context.of(kind, "warn_share") else "info",
         share=queue.share,
+        common=of_policy(queue.vhost, facts[-1].policy, "drop messages because they are full"),
         dropped=lost,
         published=published,
     )
@@ -294,9 +296,23 @@ def _dead_letters_lost(
         f"{count} of {name_of(queue)} {'was' if lost == 1 else 'were'} lost in {end - start} min{why}",
         share=queue.share,
         advice=next((_LOSSES[cause][1] for cause in told if cause in _LOSSES), None),
+        common=_of_exchange(queue, facts[-1], told),
         lost=lost,
         causes=told,
         **figures,
+    )
+
+
+def _of_exchange(queue: QueueHistory, last: ReplicaMinute, told: list[str]) -> Cause | None:
+    """Return the dead-letter exchange as the cause. A cycle depends on the queue, and not on its exchange."""
+    exchange = last.dead_letter_exchange
+    why = next((cause for cause in told if cause in _LOSSES), "cycle")
+    if exchange is None or why == "cycle":
+        return None
+    return Cause(
+        queue.vhost,
+        f"dead-letter exchange {exchange!r}",
+        f"lose their dead letters because {_LOSSES[why][0]}",
     )
 
 

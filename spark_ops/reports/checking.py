@@ -11,7 +11,7 @@ NUMBER: Final = (int, float, type(None))
 TEXT: Final = (str, type(None))
 TIME: Final = (str, int, float, type(None))
 
-_SUBJECT: Final[Shape] = {"node": TEXT, "vhost": TEXT, "queue": TEXT, "to_node": TEXT}
+_SUBJECT: Final[Shape] = {"node": TEXT, "vhost": TEXT, "queue": TEXT, "to_node": TEXT, "cause": TEXT}
 _GROWING: Final[Shape] = {"vhost": TEXT, "queue": TEXT, "slope_per_s": NUMBER}
 
 HEALTH: Final[Shape] = {

@@ -68,7 +68,7 @@ def severity_badge(severity: object) -> Markup:
 
 
 def subject(of: dict[str, Any]) -> list[Content]:
-    """Return the subject of a finding: `queue orders in /`, `link n1 → n2`, `node n1`, `the cluster`."""
+    """Return the subject of a finding: `queue orders in /`, `queues of policy 'ha' in /`, `link n1 → n2`, …"""
     parts: list[Content] = []
     if of.get("queue") is not None:
         parts += ["queue ", name(of["queue"])]
@@ -76,6 +76,10 @@ def subject(of: dict[str, Any]) -> list[Content]:
             parts += [" in ", name(of["vhost"], 40)]
         if of.get("node") is not None:
             parts += [" on ", name(of["node"], 40)]
+    elif of.get("cause") is not None:
+        parts += ["queues of ", name(of["cause"])]
+        if of.get("vhost") is not None:
+            parts += [" in ", name(of["vhost"], 40)]
     elif of.get("to_node") is not None:
         parts += ["link ", name(of.get("node"), 40), " ", ARROW, " ", name(of["to_node"], 40)]
     elif of.get("node") is not None:

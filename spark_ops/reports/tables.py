@@ -44,6 +44,7 @@ FINDINGS: Final = (
     Column("to_node", "To node"),
     Column("vhost", "Virtual host"),
     Column("queue", "Queue"),
+    Column("cause", "Common cause"),
     Column("share", "Load affected", "share"),
     Column("since", "Since"),
     Column("text", "What was seen"),

@@ -98,6 +98,7 @@ QUEUE: Final[dict[str, FieldType]] = {
     "durable": "bool",
     "exclusive": "bool",
     "policy": "string",
+    "dead_letter_exchange": "string",  # of its arguments or its policy; null: none
     "want_mirrors": "int32",  # mirrors that the policy asks for beside the master; 0: unmirrored
     "fixed_nodes": "strings",  # the nodes for the copies, if the policy names nodes; null: any nodes
     "role": "string",  # master, mirror

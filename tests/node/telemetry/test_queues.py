@@ -170,16 +170,18 @@ def test_lost_dead_letters_are_told_by_cause(watched: Watched) -> None:
     watched.client.publish(1, "q", b"1", b"2")
     (row,) = watched.look()
     assert (row["dead_letters_lost_total"], row["dead_letters_lost_by"]) == (2, {"no-exchange": 2})
+    assert row["dead_letter_exchange"] == "missing"
 
 
 def test_what_the_policy_says(watched: Watched) -> None:
     """A policy's name is in the next row after it came."""
     watched.declare("q")
     watched.look()
-    watched.world.submit(SetPolicy("/", "limits", "q", {"max-length": 5}))
+    definition = {"max-length": 5, "dead-letter-exchange": "dead"}
+    watched.world.submit(SetPolicy("/", "limits", "q", definition))
     watched.client.publish(1, "q", b"x")
     (row,) = watched.look()
-    assert row["policy"] == "limits"
+    assert (row["policy"], row["dead_letter_exchange"]) == ("limits", "dead")
 
 
 def test_rows_come_where_something_happens(watched: Watched) -> None:
