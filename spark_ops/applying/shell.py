@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,6 +39,7 @@ class Shell:
     """Drives a runner to its end.
 
     control: see `spark_ops.applying.journal`.   told: called with each record, once it is written.
+    copied: called with records that are on the disk, before the requests that they announce are sent.
     health: a health document that another program keeps up to date; its score is part of each observation.
     """
 
@@ -52,6 +53,7 @@ class Shell:
         clock: Callable[[], float],
         told: Callable[[Record], None] = lambda record: None,
         health: Path | None = None,
+        copied: Callable[[Sequence[Record]], None] = lambda records: None,
     ) -> None:
         self._runner = runner
         self._client = client
@@ -60,6 +62,7 @@ class Shell:
         self._clock = clock
         self._told = told
         self._health = health
+        self._copied = copied
         self._is_interrupted = (
             False  # set by a signal's handler, which may run while a lock is held: so no Event
         )
@@ -86,6 +89,8 @@ class Shell:
     def _write(self) -> None:
         records = self._runner.take_records()
         self._journal.write(records)
+        if records:
+            self._copied(records)
         for record in records:
             self._told(record)
 

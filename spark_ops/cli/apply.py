@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from spark_ops.applying.client import Client
+from spark_ops.applying.cluster_journals import Copy
 from spark_ops.applying.history import History, JournalDamaged
-from spark_ops.applying.journal import Journal, JournalBusy, Place, keep
+from spark_ops.applying.journal import Journal, JournalBusy, Place, keep, read
 from spark_ops.applying.observation import Queue
 from spark_ops.applying.outlook import Outlook, outlooks, reason_to_refuse
 from spark_ops.applying.runner import Options, Runner
@@ -21,6 +22,7 @@ from spark_ops.applying.states import EDGES, ENDED, SUCCEEDED, PlanState
 from spark_ops.applying.throttle import Limits
 from spark_ops.applying.work import works
 from spark_ops.cli import carrying_out as common
+from spark_ops.cli import elsewhere
 from spark_ops.cli.errors import EX_ENGINE, EX_FINDINGS, OpsError
 from spark_ops.planning.plan import Plan, PlanError, refuse_unless_valid
 from spark_ops.planning.rows import ClusterRows
@@ -105,14 +107,19 @@ def apply(plan: Plan, arguments: argparse.Namespace, data: bytes, *, is_resuming
     except (OSError, JournalDamaged) as error:
         raise OpsError(f"{place.journal}: {error}", EX_ENGINE) from None
     safe = {(row.vhost, row.queue) for row in current.queues if len(row.synced) > 1}
+    copy = Copy(nodes, plan.cluster, read(place.journal), data, len(works(plan)))
     try:
-        runner = carry_out(plan, arguments, nodes, journal, place, safe, clock)
+        runner = carry_out(plan, arguments, nodes, journal, place, safe, clock, copy)
     except OSError as error:
         raise OpsError(f"the journal cannot be written: {error}", EX_ENGINE) from None
     finally:
         if place.journal.stat().st_size == 0:
             place.journal.unlink()  # nothing was begun
         journal.close()
+    if copy.why_not is not None and runner.refusal is None:
+        print(f"other machines cannot resume this plan or undo it: {copy.why_not}", file=sys.stderr)
+    if runner.state is PlanState.DONE and plan.mode == "rollback":
+        elsewhere.mark_rolled_back(nodes, str(plan.inputs.get("undoes")), clock())
     return ended(plan, runner, place, clock(), is_json=wants_json(arguments))
 
 
@@ -124,15 +131,27 @@ def carry_out(
     place: Place,
     safe: Collection[Queue],
     clock: Callable[[], float],
+    copy: Copy,
 ) -> Runner:
-    """Run the plan to its end. Raises: OSError: the journal cannot be written."""
+    """Run the plan to its end.   copy: that of the journal, in the cluster. Raises: OSError: the journal cannot be
+    written."""
     steps = works(plan)
     options = Options(
         limits=Limits(bytes_per_s=arguments.rate or None), on_stale=arguments.on_stale, wave=arguments.wave
     )
     runner = Runner(plan.plan_id, steps, owner(), options=options, past=journal.past, safe=safe, now=clock())
     teller = common.Teller(steps, is_quiet=wants_json(arguments))
-    Shell(runner, nodes, journal, place.control, clock=clock, told=teller.tell, health=arguments.health).run()
+    shell = Shell(
+        runner,
+        nodes,
+        journal,
+        place.control,
+        clock=clock,
+        told=teller.tell,
+        health=arguments.health,
+        copied=copy.write,
+    )
+    shell.run()
     return runner
 
 

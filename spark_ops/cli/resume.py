@@ -1,11 +1,12 @@
-"""`spark-ops resume` continues a paused plan, or one whose `apply` died, from the end of its journal."""
+"""`spark-ops resume` continues a paused plan, or one whose `apply` died, here or on another machine."""
 
 import argparse
 import sys
 
 from spark_ops.applying.journal import is_busy, order
 from spark_ops.cli import carrying_out as common
-from spark_ops.cli.apply import add_run_arguments, apply
+from spark_ops.cli.apply import add_run_arguments, apply, owner
+from spark_ops.cli.elsewhere import brought
 from spark_ops.cli.errors import OpsError
 
 
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Order the process that carries out the plan to continue; without one, carry it out here. Raises: OpsError."""
-    place = common.place_of(arguments, arguments.plan)
+    place = brought(arguments, arguments.plan, owner())
     common.begun(place)
     if is_busy(place.journal):
         try:

@@ -11,6 +11,8 @@ from spark_ops.applying.outlook import is_so_now
 from spark_ops.applying.states import PlanState, StepState
 from spark_ops.applying.work import works
 from spark_ops.cli import carrying_out as common
+from spark_ops.cli.apply import owner
+from spark_ops.cli.elsewhere import brought
 from spark_ops.cli.errors import OpsError
 from spark_ops.planning.inverse import undone
 from spark_ops.planning.plan import Plan, written
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the plan from the journal and the current placement. Raises: OpsError."""
-    place = common.place_of(arguments, arguments.plan)
+    place = brought(arguments, arguments.plan, owner())
     found = common.begun(place)
     if is_busy(place.journal):
         raise OpsError(

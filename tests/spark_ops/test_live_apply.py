@@ -173,7 +173,10 @@ def taken(cluster: Cluster, queue: str) -> list[int]:
 def test_apply_and_rollback_under_load(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """spark §6.12, §6.14: confirmed and lost 0; copies never below; as planned, and then as it was."""
+    """spark §6.12, §6.14: confirmed and lost 0; copies never below; as planned, and then as it was.
+
+    One machine begins the plan, a second one resumes it, a third one undoes it; only the first one has the plan's file.
+    """
     nodes = managed(cluster)
     apis = [HttpApi(node) for node in nodes]
     uneven(cluster)
@@ -192,6 +195,8 @@ def test_apply_and_rollback_under_load(
         assert main(["apply", str(path)]) == 0
         assert shape(rows(apis[0])) == shape(before)
         assert main(["apply", str(path), "--yes", "--wave", "1"]) == 0
+        path.unlink()
+        monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "second"))
         assert main(["resume", plan.plan_id[7:17]]) == 0
         wait_until(lambda: shape(rows(apis[2])) != {} and len(_extra(rows(apis[2]))) == 0, "no copy too many")
         after = shape(rows(apis[0]))
@@ -202,11 +207,14 @@ def test_apply_and_rollback_under_load(
             "held-3": (one, frozenset({one, three})),
             "held-4": (one, frozenset({one, two})),
         }
+        monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "third"))
         assert main(["rollback", plan.plan_id[7:17], "-o", str(undo)]) == 0
         assert main(["apply", str(undo), "--yes", "--json"]) == 0
         shown = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert set(shown["steps"].values()) <= {"done", "skipped"}
         wait_until(lambda: shape(rows(apis[2])) == shape(before), "as it was")
+        monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "state"))
+        assert main(["rollback", plan.plan_id[7:17], "-o", str(undo)]) == 2, "the first machine knows"
         time.sleep(1)
     finally:
         for each in (*publishers.values(), watcher):

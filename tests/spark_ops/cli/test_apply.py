@@ -34,6 +34,8 @@ class FakeClient(Client):
         self.cluster = cluster
         self.is_silent = False
         self.name = CLUSTER
+        self.parameters: dict[str, Any] = {}
+        self.refuses_parameters = False
         self._turn = threading.Lock()
 
     def request(self, method: str, path: str, body: Any = None) -> Answer | Silence:
@@ -42,7 +44,29 @@ class FakeClient(Client):
         with self._turn:
             now = time.time()
             self.cluster.advance(now)
-            return self._answer(method, path.partition("?")[0], body, now)
+            path = path.partition("?")[0]
+            if path.startswith("/global-parameters"):
+                return self._parameter(
+                    method, path.removeprefix("/global-parameters").removeprefix("/"), body
+                )
+            return self._answer(method, path, body, now)
+
+    def _parameter(self, method: str, name: str, body: Any) -> Answer:
+        if self.refuses_parameters:
+            return Answer(503, {"error": "unavailable", "reason": "no majority"})
+        match method:
+            case "GET" if not name:
+                return Answer(
+                    200, [{"name": name, "value": value} for name, value in self.parameters.items()]
+                )
+            case "PUT":
+                self.parameters[name] = json.loads(json.dumps(body["value"]))
+                return Answer(204)
+            case "DELETE":
+                self.parameters.pop(name, None)
+                return Answer(204)
+        found = self.parameters.get(name)
+        return Answer(404, {"error": "Object Not Found"}) if found is None else Answer(200, {"value": found})
 
     def _answer(self, method: str, path: str, body: Any, now: float) -> Answer:
         match method, path:
@@ -62,7 +86,10 @@ class FakeClient(Client):
             case "GET", "/mirroring/rings":
                 return Answer(200, {"items": [], "page_count": 1})
             case "GET", "/mirroring/plan-lock":
-                return Answer(200, {"view_id": self.cluster.view_id})
+                lock = self.cluster.lock or {}
+                is_held = lock.get("until", 0.0) > now
+                named = {name: lock.get(name) for name in ("plan", "owner")}
+                return Answer(200, {"view_id": self.cluster.view_id, "is_held": is_held, **named})
             case "PUT", "/mirroring/plan-lock":
                 return self.cluster.put_lock(body, now)
             case "DELETE", "/mirroring/plan-lock":
