@@ -252,6 +252,17 @@ def test_numbers_that_contradict_each_other(numbers: dict[str, int]) -> None:
         decode_head(changed)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_envelope_says_whether_its_messages_wait(waits: bool) -> None:
+    """Another master, and a restart, find those that wait to be ready again."""
+    entry = enqueue([b"x"])
+    entry.envelope = entry.envelope.counterpart() if waits else entry.envelope
+    found = decode(raw(entry))
+    assert isinstance(found, Enqueue)
+    assert found.envelope.waits is waits
+    assert found.envelope.counterpart().waits is not waits
+
+
 def test_an_unknown_flag_of_an_envelope_is_corrupt() -> None:
     """An unknown flag could mean anything, so its record is corrupt."""
     data = bytearray(raw(enqueue([b"x"])))
