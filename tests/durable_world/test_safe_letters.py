@@ -35,7 +35,7 @@ def reject(world: DurableWorld, client: Client) -> None:
 
 @ENDS
 def test_a_letter_that_waits_is_ready_in_its_queue_after_a_restart(end: End) -> None:
-    """It dies again, and arrives when its target is there."""
+    """The message dies again, and arrives when its target is there."""
     world = DurableWorld()
     client = world.client()
     world.declare(client, "q", arguments=SAFE)
