@@ -131,6 +131,8 @@ class PluginListeners:
                 await self._open_kind(name, opened, kind(settings), settings)
             except Exception as error:  # noqa: BLE001 - whatever foreign code raises, or a port that is taken
                 self._broker.exchange_types.failed(name, f"listen for '{kind.name}'", error)
+        if not opened.servers and self._opened.get(name) is opened:
+            del self._opened[name]  # it is tried again at the next change of plug-ins
 
     async def _open_kind(
         self, name: str, opened: _Opened, listener: ProtocolListener, settings: Settings
