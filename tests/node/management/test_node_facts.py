@@ -7,10 +7,10 @@ import pytest
 
 from node.catalogue.commands import EnablePlugin
 from node.config.config import ManagementConfig, PrometheusConfig
-from node.config.plugins import EXCHANGES, PLUGINS
+from node.config.plugins import FOR_ALL_NODES, PLUGINS
 from node.config.values import Address
+from node.io.plugin_packages import load_plugin
 from node.management import node_facts
-from node.plugins.built_in import built_in
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range, Ranges
 from node.statistics.statistics import Statistics, StatisticsOptions
@@ -184,9 +184,10 @@ def test_every_plugin_is_an_application() -> None:
     site = MonitorSite()
     site.node.config = replace(site.node.config, enabled_plugins=(*PLUGINS, "rabbitmq_shovel"))
     shown = {each["name"] for each in facts(site)["applications"]}
-    assert shown == {"fluffle", "rabbit", *PLUGINS}.difference(EXCHANGES)
-    for name in EXCHANGES:
-        plugin = built_in(name)
+    assert shown == {"fluffle", "rabbit", *PLUGINS}.difference(FOR_ALL_NODES)
+    site.world.broker.exchange_types._load = load_plugin
+    for name in FOR_ALL_NODES:
+        plugin = load_plugin(name)
         assert plugin is not None
         site.world.submit(EnablePlugin(name, tuple(each.name for each in plugin.exchange_types)))
     assert {each["name"] for each in facts(site)["applications"]} == {"fluffle", "rabbit", *PLUGINS}
