@@ -252,6 +252,11 @@ class Broker:
         self.turns.end()
         return dirty
 
+    @property
+    def has_deliveries(self) -> bool:
+        """True if the coming turn delivers from queues."""
+        return bool(self._touched)
+
     def take_dirty(self) -> "Collection[BaseConnection]":
         """Return the connections for the shell to flush, which then are no longer on the list."""
         dirty, self._dirty = self._dirty, {}

@@ -1,7 +1,7 @@
 """The sockets of a node: listeners, client sockets, and the turn of the loop that moves messages between them.
 
-The broker's work is done once, at the end of the present turn of the event loop: answers that are there leave, touched
-queues deliver, then each connection with output gets one write.
+The broker's work is done once, at the end of the present turn of the event loop: touched queues deliver, then each
+connection with output gets one write. Without such a queue answers that are there leave first.
 """
 
 import asyncio
@@ -202,9 +202,11 @@ class Server:
         dirty: deque[BaseConnection] = deque()
         began = self.clock()
         try:
-            # Answers and confirms that are there wait for none of the turn's work, nor for those that are in line.
-            dirty.extend(self.broker.take_dirty())
-            self._flush(dirty)
+            # Answers and confirms do not wait for mirrors, the disk, and clients in line. They go with deliveries
+            # if there are some: where much goes on, a client that hears sooner would send less at a time.
+            if not self.broker.has_deliveries or self.broker.turns.has_work:
+                dirty.extend(self.broker.take_dirty())
+                self._flush(dirty)
             dirty.extend(self.broker.turn(began))
             self._flush(dirty)
         finally:
