@@ -100,6 +100,37 @@ def test_bindings_of_an_exchange_come_in_pages(page: Page, crowded: str) -> None
     expect(body.locator("h1").first).to_contain_text(crowded)
 
 
+@pytest.fixture
+def later(api: HttpApi) -> Iterator[str]:
+    """A delayed exchange with three messages that wait for an hour."""
+    where = f"/exchanges/{content.VHOST}/later"
+    api.put(where, {"type": "x-delayed-message", "durable": True, "arguments": {"x-delayed-type": "direct"}})
+    for number in range(3):
+        message = {
+            "properties": {"headers": {"x-delay": 3_600_000}},
+            "routing_key": f"due.{number}",
+            "payload": f"number {number}",
+            "payload_encoding": "string",
+        }
+        assert api.post(f"{where}/publish", message).status == 200
+    yield "later"
+    api.delete(where)
+
+
+def test_delayed_messages_are_shown_and_cancelled(page: Page, later: str) -> None:
+    go_to(page, f"#/exchanges/{content.VHOST}/{later}")
+    delayed = section(page, "exchange.delayed")
+    delayed.get_by_role("button", name="Show messages").click()
+    rows = delayed.locator("tbody tr")
+    expect(rows).to_have_count(3, timeout=LOAD_MS)
+    expect(rows.nth(1)).to_contain_text("due.1")
+    expect(rows.nth(1)).to_contain_text("number 1")
+    rows.nth(1).get_by_role("button", name="Cancel").click()
+    confirm(page, "Cancel the message")
+    expect(rows).to_have_count(2, timeout=LOAD_MS)
+    expect(delayed).not_to_contain_text("due.1")
+
+
 def test_what_rebalances_is_above_what_would_move(page: Page, site: Site, api: HttpApi) -> None:
     """All masters on one node make a plan; the button is in sight however long it is."""
     names = [f"orders.heap.{number:02d}" for number in range(60)]
