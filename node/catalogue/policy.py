@@ -239,6 +239,11 @@ class QueueSettings:
             and self.overflow == "reject-publish"
         )
 
+    @property
+    def falls_back(self) -> bool:
+        """True if dead letters go at most once although the strategy asks for more."""
+        return self.dead_letter_strategy == "at-least-once" and not self.keeps_dead_letters
+
 
 def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSettings:
     """Resolve the settings of a queue: the smaller number, else the argument before the policy (§6.2).

@@ -136,6 +136,9 @@ class Observer:
         cause: why, as in `node.queue.dead_letter`.
         """
 
+    def letters_fall_back(self, queue: QueueRecord) -> None:
+        """Dead letters of the queue go at most once, as it lacks what the strategy at-least-once needs."""
+
     def letters_left(self, queue: QueueRecord) -> None:
         """All dead letters of the queue have reached their targets, after some had to wait."""
 

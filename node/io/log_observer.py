@@ -212,6 +212,13 @@ class LogObserver(Observer):
             f"again: {_LETTERS_WAIT.get(cause, cause)}"
         )
 
+    def letters_fall_back(self, queue: QueueRecord) -> None:
+        """Log that a queue's dead letters are not kept, although its strategy says so, and what it lacks."""
+        process_logger("queue", 0).warning(
+            f"Falling back to dead-letter-strategy at-most-once for queue '{escape(queue.name)}' in vhost "
+            f"'{escape(queue.vhost)}': at-least-once needs a dead-letter-exchange and overflow reject-publish"
+        )
+
     def letters_left(self, queue: QueueRecord) -> None:
         """Log that no dead letters wait any more."""
         process_logger("queue", 0).info(

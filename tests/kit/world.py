@@ -136,6 +136,9 @@ class Diary(Observer):
     def letters_wait(self, queue: QueueRecord, cause: str) -> None:
         self.entries.append(f"letters wait: {queue.name}, {cause}")
 
+    def letters_fall_back(self, queue: QueueRecord) -> None:
+        self.entries.append(f"letters fall back: {queue.name}")
+
     def letters_left(self, queue: QueueRecord) -> None:
         self.entries.append(f"letters left: {queue.name}")
 

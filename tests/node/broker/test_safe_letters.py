@@ -241,6 +241,7 @@ def test_without_the_overflow_they_go_at_most_once() -> None:
     arguments = safe()
     del arguments["x-overflow"]
     bench = Bench(arguments)
+    assert "letters fall back: q" in bench.world.diary.entries
     bench.reject(b"1")
     assert bench.waiting == 0
     assert bench.world.broker.counters.dead_lettered[REJECTED, AT_MOST_ONCE] == 1
@@ -262,6 +263,14 @@ def test_a_policy_gives_and_takes_the_strategy() -> None:
     bench.world.advance(RETRY_MAX_S)
     assert bench.waiting == 0
     assert unsettled(bench.world.broker, bench.world.queue("q")) == []
+
+
+def test_a_policy_without_the_overflow_is_told_once() -> None:
+    bench = Bench({"x-queue-type": longstr("quorum")})
+    definition = {"dead-letter-strategy": "at-least-once", "dead-letter-exchange": ""}
+    for length in (5, 6):
+        bench.world.submit(SetPolicy("/", "p", "q", definition | {"max-length": length}))
+    assert bench.world.diary.entries.count("letters fall back: q") == 1
 
 
 def test_expired_messages() -> None:
