@@ -144,7 +144,7 @@ def test_what_a_killed_node_leaves(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_node_that_pauses_was_not_stopped(cluster: Cluster, tmp_path: Path) -> None:
-    """Its broker ends as at a stop, and the event says why: the node reaches no majority."""
+    """A broker that pauses ends as at a stop, and the event says why: the node reaches no majority."""
 
     def last() -> Row:
         return [row for row in read(tmp_path / "n2@localhost") if row["kind"] == "event"][-1]

@@ -75,7 +75,7 @@ def test_links_are_told_with_the_host_that_makes_them_slow() -> None:
 
 
 def test_a_host_has_waited_before_a_process_began(clean: Evidence) -> None:
-    """Its counters do not begin with the process: what they say at a node's start is of all the time before."""
+    """Counters of a host do not begin with a node: what they say at its start is of all the time before."""
     facts = [
         replace(
             fact,
@@ -217,7 +217,7 @@ def told(at: int, event: str, node: str, cause: str | None = None) -> EventFact:
 
 
 def test_a_node_that_has_paused_is_cut_off_and_was_not_stopped() -> None:
-    """Its broker ends in good order, as if an operator had stopped it; the cause of the event says why."""
+    """A broker that pauses ends in good order, as if an operator had stopped it; the cause of the event says why."""
     source = made(map(unseen("node3", 40), until(rows(SETUP), 40, "node3")))
 
     def judged(*events: EventFact) -> Judged:
@@ -244,7 +244,7 @@ def test_all_have_paused_is_no_stop() -> None:
 
 
 def test_a_node_that_was_down_and_is_back_lacks_no_telemetry() -> None:
-    """Its process did not run in that time, by its own word or by that of the others; else its rows are missing."""
+    """The process did not run in that time, as itself or the others say; without that its rows are missing."""
 
     def again(row: dict[str, Any]) -> dict[str, Any]:
         minute = row["ts"] // 60_000 - START

@@ -28,7 +28,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """How a fault was told.   seconds: from the injection until the alert.   others: ids of further findings raised."""
+    """The finding that told of a fault.   seconds: from the injection until the alert.   others: ids of further findings raised."""
 
     fault: Fault
     finding: dict[str, Any]

@@ -33,7 +33,7 @@ FIRST_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast telemetry gets to a judgement.   segment_s: length of a segment; None: the node's default.
+    """The pace at which telemetry gets to a judgement.   segment_s: length of a segment; None: the node's default.
 
     flush, every: options of `collect` and `health --follow`.
     """
@@ -74,7 +74,7 @@ class LiveNode(ManagedNode):
 
 
 class Told:
-    """What a follower has told.   path: of its alerts."""
+    """The findings that a follower has told.   path: of its alerts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
