@@ -73,23 +73,23 @@ def gather(
     usual: returns the usual figures of given queues.
     """
     some = within(facts, cluster, start, end)
-    nodes = _nodes(some.node)
+    nodes = _nodes(some.node, end)
     events = _events(some.event)
     latest = {node: own[-1] for node, own in nodes.items() if own[-1].minute >= end - 6}
     cores = min([float(fact.cores or 1) for fact in latest.values()] or [1.0])
     usable = min(cores, settings.of("hot-single-queue", "cores_usable"))
     flat = _with_confirms_since(
         some.queue.select(*columns("queue")),
-        first_minute(end, round(settings.of("slow-confirms", "minutes"))),
+        first_minute(0, round(settings.of("slow-confirms", "minutes"))),
     ).persist()
     try:
         zones = {node: fact.zone for node, fact in latest.items()}
         silent = {
-            node: own[-1].minute for node, own in nodes.items() if own[-1].minute < end - SILENT_MINUTES
+            node: own[-1].minute - end for node, own in nodes.items() if own[-1].minute < end - SILENT_MINUTES
         }
-        totals = queue_totals(flat, settings, end, zones, usable, silent).persist()
+        totals = queue_totals(flat, settings, 0, zones, usable, silent).persist()
         try:
-            queues, depths, skipped = _queues(flat, totals, events)
+            queues, depths, skipped = _queues(flat, totals, events, end)
         finally:
             totals.unpersist()
         known = usual([(each.vhost, each.queue) for each in queues]) if usual and queues else Usual()
@@ -99,11 +99,11 @@ def gather(
             end,
             nodes=nodes,
             queues=queues,
-            links=_links(some.link, settings),
+            links=_links(some.link, settings, end),
             events=events,
             rows=_with_torn(_rows_seen(some.rows), intake.torn_rows),
             loads=_loads(flat, start, end),
-            memory=_memory(flat, (start + end) / 2),
+            memory=_memory(flat, (start - end) / 2),
             depths=depths,
             before=known.sizes,
             confirms_before=known.confirms,
@@ -123,7 +123,9 @@ def gather_growth(facts: MinuteFacts, cluster: str, start: int, end: int) -> Evi
     """Gather only the part of the evidence that forecasts need."""
     some = within(facts, cluster, start, end)
     flat = some.queue.select(*columns("queue"))
-    return Evidence(cluster, start, end, nodes=_nodes(some.node), memory=_memory(flat, (start + end) / 2))
+    return Evidence(
+        cluster, start, end, nodes=_nodes(some.node, end), memory=_memory(flat, (start - end) / 2)
+    )
 
 
 def _with_confirms_since(flat: "DataFrame", minute: int) -> "DataFrame":
@@ -133,10 +135,11 @@ def _with_confirms_since(flat: "DataFrame", minute: int) -> "DataFrame":
     return flat.withColumn("confirm_us", F.when(F.col("minute") >= minute, F.col("confirm_us")))
 
 
-def _fact(of: type, row: "Row") -> Any:
-    """Return a row of flat facts as an object of the class `of`."""
+def _fact(of: type, row: "Row", end: int) -> Any:
+    """Return a row of flat facts as an object of the class `of`.   end: the minute from which they are counted."""
     given = row.asDict()
     given["boot"] = given.pop("boot_id")
+    given["minute"] += end
     values = {field.name: given[field.name] for field in fields(of)}
     return of(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
@@ -145,10 +148,10 @@ def _in_order(facts: Iterable[Any]) -> list[Any]:
     return sorted(facts, key=lambda fact: (fact.minute, fact.mono_ms, fact.boot))
 
 
-def _nodes(frame: "DataFrame") -> dict[str, list[NodeMinute]]:
+def _nodes(frame: "DataFrame", end: int) -> dict[str, list[NodeMinute]]:
     found: dict[str, list[NodeMinute]] = defaultdict(list)
     for row in frame.select(*columns("node")).collect():
-        found[row["node"]].append(_fact(NodeMinute, row))
+        found[row["node"]].append(_fact(NodeMinute, row, end))
     return {node: _in_order(found[node]) for node in sorted(found)}
 
 
@@ -161,7 +164,7 @@ def _events(frame: "DataFrame") -> tuple[EventFact, ...]:
 
 
 def _queues(
-    flat: "DataFrame", totals: "DataFrame", events: Sequence[EventFact]
+    flat: "DataFrame", totals: "DataFrame", events: Sequence[EventFact], end: int
 ) -> tuple[tuple[QueueHistory, ...], tuple[Depth, ...], int]:
     """Return suspicious queues, the depths of the longest queues, and the number of suspicious queues left out."""
     from pyspark.sql import functions as F
@@ -188,7 +191,7 @@ def _queues(
         used = chosen.select("vhost", "queue", F.col("cpu_us").alias("own_cpu_us"))
         for one in flat.join(F.broadcast(used), ["vhost", "queue"]).collect():
             name = one["vhost"], one["queue"]
-            copies[name][one["node"]].append(_fact(ReplicaMinute, one))
+            copies[name][one["node"]].append(_fact(ReplicaMinute, one, end))
             shares[name] = (one["own_cpu_us"] or 0) / cpu_us if cpu_us else 1 / max(1, count)
     histories = tuple(
         QueueHistory(
@@ -196,10 +199,10 @@ def _queues(
         )
         for name in sorted(copies)
     )
-    return histories, _depths(flat, totals), max(0, suspicious - len(histories))
+    return histories, _depths(flat, totals, end), max(0, suspicious - len(histories))
 
 
-def _depths(flat: "DataFrame", totals: "DataFrame") -> tuple[Depth, ...]:
+def _depths(flat: "DataFrame", totals: "DataFrame", end: int) -> tuple[Depth, ...]:
     from pyspark.sql import functions as F
 
     longest = (
@@ -212,14 +215,14 @@ def _depths(flat: "DataFrame", totals: "DataFrame") -> tuple[Depth, ...]:
     by_minute = ready.join(F.broadcast(longest), ["vhost", "queue"]).groupBy("vhost", "queue", "minute")
     points: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for row in by_minute.agg(F.max("ready").alias("ready")).collect():
-        points[row["vhost"], row["queue"]].append((row["minute"], row["ready"]))
+        points[row["vhost"], row["queue"]].append((row["minute"] + end, row["ready"]))
     found = [Depth(*name, tuple(sorted(own))) for name, own in points.items()]
     return tuple(
         sorted(found, key=lambda depth: (-max(n for _, n in depth.points), depth.vhost, depth.queue))
     )
 
 
-def _links(frame: "DataFrame", settings: Settings) -> dict[tuple[str, str], list[LinkMinute]]:
+def _links(frame: "DataFrame", settings: Settings, end: int) -> dict[tuple[str, str], list[LinkMinute]]:
     from pyspark.sql import functions as F
 
     flat = frame.select(*columns("link")).persist()
@@ -229,7 +232,7 @@ def _links(frame: "DataFrame", settings: Settings) -> dict[tuple[str, str], list
         if bad:
             wanted = names(flat.sparkSession, ("from_node", "to_node"), bad)
             for row in flat.join(F.broadcast(wanted), ["from_node", "to_node"], "left_semi").collect():
-                found[row["from_node"], row["to_node"]].append(_fact(LinkMinute, row))
+                found[row["from_node"], row["to_node"]].append(_fact(LinkMinute, row, end))
     finally:
         flat.unpersist()
     return {name: _in_order(found[name]) for name in sorted(found)}
@@ -265,7 +268,7 @@ def _with_torn(seen: Iterable[RowsSeen], torn: Iterable[RowsSeen]) -> tuple[Rows
 def _loads(flat: "DataFrame", start: int, end: int) -> tuple[NodeHour, ...]:
     from pyspark.sql import functions as F
 
-    hour = F.floor((F.lit(end - 1) - F.col("minute")) / 60).alias("hour")
+    hour = F.floor((F.lit(-1) - F.col("minute")) / 60).alias("hour")
     by_copy = flat.where(F.col("role") == "master").groupBy("node", "vhost", "queue", "boot_id", hour)
     spent = by_copy.agg((F.max("cpu_us_total") - F.min("cpu_us_total")).alias("cpu_us"))
     found = []
@@ -304,29 +307,27 @@ def _memory(flat: "DataFrame", middle: float) -> tuple[MemoryGrowth, ...]:
         .withColumn("slope", F.col("sxy") / F.col("sxx"))
         .withColumn("left", F.greatest(F.lit(0.0), F.col("syy") - F.col("slope") * F.col("sxy")))
         .withColumn("variance", F.col("left") / (F.col("n") - 2) / F.col("sxx"))
-        .persist()
     )
-    try:
-        summed = lines.groupBy("node").agg(
-            F.sum("slope"),
-            F.sum("variance"),
-            F.sum("left"),
-            F.max("sxx"),
-            F.max("span"),
-            F.sum("first"),
-            F.sum("second"),
-        )
-        rank = F.row_number().over(Window.partitionBy("node").orderBy(F.desc("slope"), "vhost", "queue"))
-        top = lines.where(F.col("slope") > 0).withColumn("rank", rank).where(F.col("rank") <= GROWING_MAX)
-        growing: dict[str, list[QueueGrowth]] = defaultdict(list)
-        for row in top.orderBy("node", "rank").select("node", "vhost", "queue", "slope").collect():
-            growing[row["node"]].append(QueueGrowth(row["vhost"], row["queue"], row["slope"]))
-        found = []
-        for node, slope, variance, left, sxx, span, first, second in sorted(summed.collect()):
-            explained = slope * slope * sxx
-            r2 = explained / (explained + left) if explained else 0.0
-            growth = Growth(0.0, slope, variance**0.5, r2, span, halves=(first, second))
-            found.append(MemoryGrowth(node, growth, tuple(growing[node])))
-        return tuple(found)
-    finally:
-        lines.unpersist()
+    of_node = Window.partitionBy("node")
+    sums = {name: F.sum(name) for name in ("slope", "variance", "left", "first", "second")}
+    most = {name: F.max(name) for name in ("sxx", "span")}
+    rank = F.row_number().over(of_node.orderBy(F.desc("slope"), "vhost", "queue"))
+    top = lines.select(
+        "node",
+        "vhost",
+        "queue",
+        F.col("slope").alias("own"),
+        rank.alias("rank"),
+        *(value.over(of_node).alias(name) for name, value in (sums | most).items()),
+    ).where(F.col("rank") <= GROWING_MAX)
+    growths: dict[str, Growth] = {}
+    growing: dict[str, list[QueueGrowth]] = defaultdict(list)
+    for row in sorted(top.collect(), key=lambda row: (row["node"], row["rank"])):
+        if row["own"] > 0:
+            growing[row["node"]].append(QueueGrowth(row["vhost"], row["queue"], row["own"]))
+        slope, left = row["slope"], row["left"]
+        explained = slope * slope * row["sxx"]
+        r2 = explained / (explained + left) if explained else 0.0
+        halves = (row["first"], row["second"])
+        growths[row["node"]] = Growth(0.0, slope, row["variance"] ** 0.5, r2, row["span"], halves=halves)
+    return tuple(MemoryGrowth(node, growths[node], tuple(growing[node])) for node in sorted(growths))

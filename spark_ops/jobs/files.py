@@ -211,10 +211,19 @@ def skewed(root: Path, kind: Kind, since: float, until: float, cluster: str | No
                 continue
             if not since <= status.st_mtime <= until + 2 * HOUR_S or damage.is_recorded(path, root, damaged):
                 continue
-            times = _times(path, kind, status.st_size, status.st_mtime_ns)
-            if times is not None and times[0] < until * 1000 and times[1] >= since * 1000:
+            both = _times(path, kind, status.st_size, status.st_mtime_ns)
+            if both is not None and both[0] < until * 1000 and both[1] >= since * 1000:
                 found.append(path)
     return found
+
+
+def times(path: Path, kind: Kind) -> tuple[int, int] | None:
+    """Return what `times_of` does; None if the file cannot be read as one of this kind, too."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return _times(path, kind, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=KNOWN_MAX)

@@ -25,7 +25,7 @@ def forecast(
 
     def found() -> list[dict[str, Any]]:
         read = given.pop() if given else files_of(root, window)
-        facts = facts_of_files(spark, read)
+        facts = facts_of_files(spark, read, window.end)
         evidence = gather_growth(facts, window.cluster, window.start, window.end)
         return forecasts(Context(evidence, settings))
 

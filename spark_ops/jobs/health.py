@@ -17,15 +17,18 @@ from spark_ops.health.judge import Judged, judge
 from spark_ops.health.settings import Settings
 from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.evidence import Intake, gather
-from spark_ops.jobs.files import HOUR_S, Found, find, hour_folders, read_footer, skewed, times_of
-from spark_ops.jobs.minute_facts import RAW_KINDS, MinuteFacts, known, reduce, too_new
+from spark_ops.jobs.files import HOUR_S, Found, find, hour_folders, skewed, times
+from spark_ops.jobs.minute_facts import RAW_KINDS, MinuteFacts, known, reduce, sources, too_new
 from spark_ops.jobs.reading import empty, envelope, load, schema
+from spark_ops.jobs.session import SMALL_ROWS
+from spark_ops.jobs.small_files import LOCAL_ROWS, local, tables_of
 from spark_ops.jobs.usual import Usual, usual_figures
 from spark_ops.telemetry.layout import parse, unescape
 from spark_ops.telemetry.quality import read_facts
-from spark_ops.telemetry.schema import Kind
+from spark_ops.telemetry.schema import ENVELOPE, Kind
 
 if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -36,10 +39,6 @@ this many seconds more on each side; those of clocks that are more wrong are loo
 LIVE_S: Final = 180
 """A cluster counts as running if its telemetry is at most this old, in s; the window then ends with the newest row.
 A segment and a round of `collect` take a minute each."""
-
-SMALL_ROWS: Final = 500_000
-"""Up to this number of rows, one task reads them all. Spark then shuffles nothing: starting tasks and planning each
-stage of a query by itself would take longer than the work, ten times as long for a small cluster."""
 
 
 class HealthError(ValueError):
@@ -105,18 +104,11 @@ def newest_by_cluster(root: Path) -> dict[str, float]:
             if cluster in found and found[cluster] >= hour_s + HOUR_S:
                 continue
             paths = [path for path in directory.rglob("*.parquet") if path.name[0] not in "._"]
-            times = [known for path in paths if (known := _newest(path)) is not None]
-            newest = max(times) / 1000 if times else float(hour_s) if paths and cluster not in found else 0.0
+            ends = [both[1] for path in paths if (both := times(path, "node")) is not None]
+            newest = max(ends) / 1000 if ends else float(hour_s) if paths and cluster not in found else 0.0
             if newest:
                 found[cluster] = max(found.get(cluster, 0.0), newest)
     return found
-
-
-def _newest(path: Path) -> int | None:
-    """Return the time of a file's last row, in ms; None if the file cannot be read or has no statistics."""
-    metadata = read_footer(path)
-    times = None if metadata is None else times_of(path, metadata)
-    return None if times is None else times[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +169,7 @@ def judge_window(
 
     def judged() -> Judged:
         read = given.pop() if given else files_of(root, window)
-        return judge_facts(facts_of_files(spark, read), root, window, settings, read)
+        return judge_facts(facts_of_files(spark, read, window.end), root, window, settings, read)
 
     return without_damaged(root, RAW_KINDS, window.since_s, window.until_s, judged)
 
@@ -204,9 +196,26 @@ def judge_empty(window: Window, settings: Settings, files: WindowFiles) -> Judge
     return judge(Evidence(window.cluster, window.start, window.end, torn=own), settings)
 
 
-def facts_of_files(spark: "SparkSession", files: WindowFiles) -> MinuteFacts:
-    """Return the facts of a window's files. Duplicate rows do not change the facts, so they are not dropped."""
-    return facts_of(spark, {kind: files.paths(kind) for kind in RAW_KINDS}, files.rows <= SMALL_ROWS)
+def facts_of_files(spark: "SparkSession", files: WindowFiles, end: int) -> MinuteFacts:
+    """Return the facts of a window's files.   end: of the window. Duplicate rows do not change the facts, so they are
+    not dropped."""
+    paths = {kind: files.paths(kind) for kind in RAW_KINDS}
+    if files.rows <= LOCAL_ROWS:
+        tables = tables_of(paths, {kind: sources(kind) for kind in RAW_KINDS})
+        if tables is not None:
+            return _facts_of_tables(spark, tables, end)
+    return facts_of(spark, paths, files.rows <= SMALL_ROWS)
+
+
+def _facts_of_tables(spark: "SparkSession", tables: "Mapping[Kind, pa.Table]", end: int) -> MinuteFacts:
+    """Return the facts of rows that are on the driver; their minutes are counted from `end`."""
+    import pyarrow as pa
+
+    every = pa.concat_tables([table.select(list(ENVELOPE)) for table in tables.values()])
+    frames: dict[str, DataFrame] = {
+        kind: known(local(spark, kind, table, end)) for kind, table in tables.items()
+    }
+    return reduce(frames, known(local(spark, "node", every, end)), end)
 
 
 def facts_of(spark: "SparkSession", paths: Mapping[Kind, list[Path]], is_small: bool = False) -> MinuteFacts:

@@ -6,6 +6,7 @@ keeps the facts of each micro-batch and gives the same result as the batch job, 
 Source: spark §2.1, §3.5, §6.18, §6.21.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING, Final
 from spark_ops.documents import content_hash
 from spark_ops.health.facts import EventFact, LinkMinute, NodeMinute, ReplicaMinute
 from spark_ops.jobs.files import SKEW_ERR_MS_MAX, VERSIONS
-from spark_ops.telemetry.schema import EVENTS, VERSION
+from spark_ops.jobs.reading import ORIGIN
+from spark_ops.telemetry.schema import ENVELOPE, EVENTS, FIELDS, VERSION, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BLOCK: Final = 64
 """The number of sequence numbers in one word of a bitmap."""
-RAW_KINDS: Final = ("node", "queue", "link", "event")
+_WORD: Final = re.compile(r"\w+")
+RAW_KINDS: Final[tuple[Kind, ...]] = ("node", "queue", "link", "event")
 TOLD_EVENTS: Final = (
     "failover",
     "promotion",
@@ -97,25 +100,33 @@ FACTS_VERSION: Final = content_hash(
 
 @dataclass(frozen=True, slots=True)
 class MinuteFacts:
-    """Frames of facts by kind.   node, queue, link: as in `SHAPES`.   rows: bitmaps of the sequence numbers."""
+    """Frames of facts by kind.
+
+    node, queue, link: as in `SHAPES`.   rows: bitmaps of the sequence numbers.   origin: the minute, counted since
+    1970, from which the column `minute` is counted.
+    """
 
     node: "DataFrame"
     queue: "DataFrame"
     link: "DataFrame"
     event: "DataFrame"
     rows: "DataFrame"
+    origin: int = 0
 
 
-FACT_KINDS: Final = tuple(field.name for field in fields(MinuteFacts))
+FACT_KINDS: Final = tuple(field.name for field in fields(MinuteFacts) if field.name != "origin")
 
 
 def known(frame: "DataFrame") -> "DataFrame":
-    """Return the rows of known versions, with the column `minute`."""
+    """Return the rows of known versions, with the column `minute`, counted from that of `ORIGIN`, if rows have it."""
     from pyspark.sql import functions as F
 
     is_sure = F.col("skew_err_ms") <= SKEW_ERR_MS_MAX
     ts = F.when(is_sure & F.col("skew_ms").isNotNull(), F.col("ts") - F.col("skew_ms")).otherwise(F.col("ts"))
-    return frame.where(_is_known()).withColumn("minute", F.floor(ts / F.lit(60_000)).cast("long"))
+    minute = F.floor(ts / F.lit(60_000)).cast("long")
+    return frame.where(_is_known()).withColumn(
+        "minute", minute - F.col(ORIGIN) if ORIGIN in frame.columns else minute
+    )
 
 
 def too_new(frame: "DataFrame") -> "DataFrame":
@@ -129,10 +140,10 @@ def _is_known() -> "Column":
     return F.coalesce(F.col("v").between(*VERSIONS), F.lit(False))
 
 
-def reduce(by_kind: "Mapping[str, DataFrame]", rows: "DataFrame") -> MinuteFacts:
+def reduce(by_kind: "Mapping[str, DataFrame]", rows: "DataFrame", origin: int = 0) -> MinuteFacts:
     """Reduce rows to facts.   by_kind: frames from `known`; rows may be in any order and contain duplicates.
 
-    rows: the rows of all kinds, from `known` too; the columns of the envelope are enough.
+    rows: the rows of all kinds, from `known` too; the columns of the envelope are enough.   origin: of their minutes.
     """
     return MinuteFacts(
         _reduced(by_kind["node"], SHAPES["node"]),
@@ -140,6 +151,7 @@ def reduce(by_kind: "Mapping[str, DataFrame]", rows: "DataFrame") -> MinuteFacts
         _reduced(by_kind["link"], SHAPES["link"]),
         _events(by_kind["event"]),
         _numbers(rows),
+        origin,
     )
 
 
@@ -167,14 +179,31 @@ def merge(facts: MinuteFacts) -> MinuteFacts:
 
 
 def within(facts: MinuteFacts, cluster: str, start: int, end: int) -> MinuteFacts:
-    """Return the facts of a cluster in the minutes [start, end)."""
+    """Return the facts of a cluster in the minutes [start, end), with `end` as their origin: the last minute is -1.
+
+    Spark compiles a query again if a number in it is another. So no query about a window names a moment.
+    """
     from pyspark.sql import functions as F
+
+    first, last = start - facts.origin, end - facts.origin
 
     def some(frame: "DataFrame") -> "DataFrame":
         minute = F.col("minute")
-        return frame.where((F.col("cluster") == F.lit(cluster)) & (minute >= start) & (minute < end))
+        kept = frame.where((F.col("cluster") == F.lit(cluster)) & (minute >= first) & (minute < last))
+        return kept.withColumn("minute", minute - last) if last else kept
 
-    return MinuteFacts(*(some(getattr(facts, kind)) for kind in FACT_KINDS))
+    node, queue, link, event, rows = (some(getattr(facts, kind)) for kind in FACT_KINDS)
+    return MinuteFacts(node, queue, link, event, rows, end)
+
+
+def sources(kind: Kind) -> tuple[str, ...]:
+    """Return the columns of rows of which facts are made, in the order of the schema."""
+    shape = SHAPES.get(kind)
+    if shape is None:
+        return tuple(FIELDS[kind])
+    texts = [*(_MADE.get(name, name) for name in shape.last), *shape.most.values(), *shape.least.values()]
+    named = {*shape.all_keys, *ENVELOPE, *_WORD.findall(" ".join(texts))}
+    return tuple(name for name in FIELDS[kind] if name in named)
 
 
 def columns(kind: str) -> "list[Column]":

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
+ORIGIN: Final = "_origin"
+"""A column with the minute from which minutes are counted, in rows that the driver has read (`small_files`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Read:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 C2_ROWS: Final = 1_000_000
 """A session for at least this many rows uses the JVM's second compiler, C2 (spark §4)."""
+SMALL_ROWS: Final = 500_000
+"""Up to this number of rows, one task reads them all. Spark then shuffles nothing: starting tasks and planning each
+stage of a query by itself would take longer than the work, ten times as long for a small cluster."""
 LARGE_ROWS: Final = 20_000_000
 """Above this number of rows the heap is 4 GB instead of 2 GB."""
 ROWS_PER_PARTITION: Final = 2_000_000
@@ -38,6 +41,8 @@ _PID: Final = "pid"
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Rows from the driver become partitions. As a part of the plan, all of them are compared each time it changes.
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
     # A read lists its files explicitly, so Spark needs no job to discover them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
@@ -77,7 +82,8 @@ def settings(rows_hint: int, directory: Path) -> dict[str, str]:
     """Return the settings of an embedded session.   directory: for all temporary files."""
     flags = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     if rows_hint < C2_ROWS:
-        flags += " -XX:TieredStopAtLevel=1"
+        # The classes of Spark and the first rows fit, so that the JVM's collector need not make room for them.
+        flags += " -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -Xms512m"
     return {
         **_ALWAYS,
         "spark.driver.memory": "4g" if rows_hint > LARGE_ROWS else "2g",
@@ -88,7 +94,8 @@ def settings(rows_hint: int, directory: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         _PARTITIONS: str(partitions(rows_hint)),
-        "spark.sql.adaptive.enabled": "true",
+        # To plan each stage of a small query anew costs more than a better plan saves.
+        "spark.sql.adaptive.enabled": "false" if 0 < rows_hint <= SMALL_ROWS else "true",
         "spark.sql.files.maxPartitionBytes": "64m",
         # A judgement compiles more classes than Spark remembers (100), and each one after it compiled them again.
         "spark.sql.codegen.cache.maxEntries": "1000",

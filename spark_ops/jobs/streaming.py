@@ -99,6 +99,7 @@ class Store:
         self.facts = self.directory / "facts"
         self.judged = self.directory / "judged"
         self.outbox = Outbox(self.judged, self.directory / "told")
+        self._schemas: dict[str, StructType] = {}
         for each in (self.facts, self.judged):
             each.mkdir(parents=True, exist_ok=True)
 
@@ -168,7 +169,11 @@ class Store:
 
         def of(kind: str) -> "DataFrame":
             paths = [f"file://{path / kind}" for _, _, path in parts]
-            frame = spark.read.option("__globPaths__", "false").parquet(*paths)
+            reader = spark.read.option("__globPaths__", "false")
+            if kind in self._schemas:  # all parts have the same; Spark would read footers to find that out
+                reader = reader.schema(self._schemas[kind])
+            frame = reader.parquet(*paths)
+            self._schemas[kind] = frame.schema
             return frame.coalesce(1) if size <= SMALL_BYTES else frame
 
         return merge(MinuteFacts(of("node"), of("queue"), of("link"), of("event"), of("rows")))

@@ -21,6 +21,10 @@ DILUTED: Final = 10
 """The threshold for redeliveries is divided by this, since a loop of a few minutes is diluted in the recent total."""
 
 
+_NEVER: Final = -(1 << 40)
+"""A minute before all others, from whichever minute they are counted."""
+
+
 def queue_totals(
     facts: "DataFrame",
     settings: Settings,
@@ -31,8 +35,8 @@ def queue_totals(
 ) -> "DataFrame":
     """Return one row per queue, from flat facts: vhost, queue, cpu_us of all copies, ready_max, is_suspicious.
 
-    zones: zones of the live nodes.   cores: the smallest number of cores that a node can use.   silent: the last minute
-    of nodes that do not report any more.
+    end: the end of the window, counted like the facts' minutes.   zones: zones of the live nodes.   cores: the smallest
+    number of cores that a node can use.   silent: the last minute of nodes that do not report any more.
     """
     from pyspark.sql import functions as F
 
@@ -80,7 +84,7 @@ def _lost_master(settings: Settings, end: int, silent: Mapping[str, int]) -> "Co
 
     stale = round(settings.health["stale_minutes"])
     is_told = F.col("mirror_last") >= end - 2 * stale
-    found = is_told & (F.coalesce(F.col("master_last"), F.lit(0)) < F.col("mirror_last") - stale)
+    found = is_told & (F.coalesce(F.col("master_last"), F.lit(_NEVER)) < F.col("mirror_last") - stale)
     for node, last in sorted(silent.items()):
         found = found | ((F.col("master_at") == node) & (F.col("master_last") >= last - stale))
     return F.coalesce(found, F.lit(False))
