@@ -104,10 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     after = None
     if isinstance(arguments.after, str):
         after = read_document(Path(arguments.after), after_plan.FORMAT, {"cluster": str})
+    load_model = None
     if arguments.root is not None:
-        health, after = _from_root(arguments, plan, health, after, now)
+        health, after, load_model = _from_root(arguments, plan, health, after, now)
     try:
-        document = build(health, plan, after, created=created)
+        document = build(health, plan, after, created=created, load_model=load_model)
     except ValueError as error:
         raise OpsError(str(error)) from error
     for path in write_all(document, arguments):
@@ -157,11 +158,15 @@ def _from_root(
     health: dict[str, Any] | None,
     after: dict[str, Any] | None,
     now: float,
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the health document and the plan's result, computed in one Spark session. Raises: OpsError."""
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the health document, the plan's result and the check of loads, computed in one Spark session.
+
+    Raises: OpsError.
+    """
     from spark_ops.health.document import health_document
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.health import choose_window, files_of, judge_empty, judge_window
+    from spark_ops.jobs.load_check import load_check
     from spark_ops.jobs.loads import cluster_rows
     from spark_ops.jobs.session import session
 
@@ -176,10 +181,11 @@ def _from_root(
         since = end if done is None else _since(arguments, done, end)  # before Spark's slow start
         files = files_of(root, window)
         if not files.rows and health is None and done is None:
-            return health_document(judge_empty(window, settings, files), now), after
+            return health_document(judge_empty(window, settings, files), now), after, None
         with session("spark-ops report", rows_hint=files.rows) as spark:
             if health is None:
                 health = health_document(judge_window(spark, root, window, settings, files), now)
+            model = load_check(spark, root, window, files)
             if done is not None:
                 rows = cluster_rows(spark, root, since=since, until=end, now=now, cluster=cluster)
                 after = after_plan.compare(done, rows, created=str(iso(now)))
@@ -192,7 +198,7 @@ def _from_root(
         raise OpsError(f"{root}: {error}", EX_UNKNOWN) from error
     except OSError as error:
         raise OpsError(describe(error, root), EX_ENGINE) from error
-    return health, after
+    return health, after, None if model is None else model.document
 
 
 def _since(arguments: argparse.Namespace, plan: dict[str, Any], end: float) -> float:

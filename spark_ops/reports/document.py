@@ -33,8 +33,9 @@ def build(
     after: dict[str, Any] | None = None,
     *,
     created: str,
+    load_model: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the report document.   created: ISO, UTC.
+    """Return the report document.   created: ISO, UTC.   load_model: the check of what nodes attribute to queues.
 
     Raises: ValueError if there is nothing to report or the documents are about different clusters.
     """
@@ -70,6 +71,7 @@ def build(
         "charts": node_charts(series.get("nodes") or {}) + queue_chart(series.get("queues") or ()),
         "heat": heat(series.get("nodes") or {}, "cpu"),
         "after": after,
+        "load_model": load_model,
     }
     document["verdict"] = _verdict(health, after)
     document["title"] = _TITLES.get(document["verdict"], str(document["verdict"]))

@@ -167,6 +167,8 @@ def test_from_telemetry(spark: Any, tmp_path: Path) -> None:
     assert report["cluster"] == "synthetic"
     assert report["has_health"]
     assert report["charts"]
+    assert report["load_model"]["text"].startswith("a regression over ")
+    assert set(report["load_model"]["nodes"]) == {"node1", "node2", "node3"}
     kept = json.loads((tmp_path / "plan.after.json").read_text())
     assert kept == report["after"]
     assert kept["plan_id"] == plan["plan_id"]
