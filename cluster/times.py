@@ -11,14 +11,18 @@ from typing import Final
 
 # --- heartbeats and leases ---
 
-HEARTBEAT_S: Final = 0.25
+HEARTBEAT_S: Final = 0.12
 """The time between two heartbeats of a node."""
 LEASE_HEARTBEATS: Final = 16
 """The number of heartbeats in a lease when its length is not configured."""
 LEASE_HEARTBEATS_MIN: Final = 4
 """The least number of heartbeats in a lease; it survives this many lost ones, less one."""
-LEASE_S: Final = 4.0
-"""The time for which a node without contact to a majority may serve."""
+LEASE_S: Final = 1.92
+"""The time for which a node without contact to a majority may serve.
+
+A node that is silent is then replaced within 2.5 s. With 1.76 s three nodes on two cores did not pause at a load of
+seven to sixteen per core (docs/internals/links.md).
+"""
 RENEWALS: Final = 4
 """The number of renewals in a lease at most: each is an entry of the replicated log."""
 RATE_ERROR: Final = 0.01

@@ -1,6 +1,6 @@
 """The membership of one node: which nodes are up, as it sees them, and whether it may serve.
 
-Every node tells every other one four times a second that it lives (a heartbeat), with its own clock's time. The Raft
+Every node tells every other one every 120 ms that it lives (a heartbeat), with its own clock's time. The Raft
 leader puts what it heard into the replicated log (RenewLeases), at most every quarter of a lease. A node that applies
 an entry with a time of its own may serve until a lease after that time: so a lease is given by the majority only, and
 neither a minority's leader nor those who follow it can renew theirs. A node whose lease is over pauses. Only after

@@ -48,7 +48,7 @@ def test_a_freeze_that_ends(shaken_cluster: Cluster, on: On, name: Name) -> None
     for number in range(50):
         publisher.publish("", queue, b"%d" % number, PERSISTENT)
     with pytest.raises(NothingArrived):
-        publisher.expect(BasicAck, timeout=0.7)
+        publisher.expect(BasicAck, timeout=0.4)
     shaken_cluster[1].thaw()
     assert set(outcome(publisher, 50).values()) == {"ack"}
     assert [content.body for content in drain(on(shaken_cluster[2]), queue)] == [b"%d" % n for n in range(50)]

@@ -309,7 +309,7 @@ def test_a_frozen_mirror(shaken_cluster: Cluster, on: On, mirrored: Mirrored) ->
     shaken_cluster[2].freeze()
     publisher.publish("", queue, b"2", PERSISTENT)
     with pytest.raises(NothingArrived):
-        publisher.connection.next_frame(1, 0.7)
+        publisher.connection.next_frame(1, 0.4)
     shaken_cluster[2].thaw()
     assert publisher.expect(BasicAck, 20).delivery_tag == 2
     assert bodies(on(shaken_cluster[2]), queue) == [b"1", b"2"]

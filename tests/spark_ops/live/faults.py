@@ -28,7 +28,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """The finding that told of a fault.   seconds: from the injection until the alert.   others: ids of further findings raised."""
+    """The finding that told of a fault.
+
+    seconds: from the injection until the alert.   others: ids of further findings that were raised.
+    """
 
     fault: Fault
     finding: dict[str, Any]
