@@ -24,7 +24,7 @@ from node.routing.plugins import Plugin
 from tests.kit.world import Client, World
 
 SEEN: list[tuple[PublishTarget, list[str | None]]] = []
-"""What the interceptor has seen: targets and message ids."""
+"""The targets and message ids that the interceptor has seen."""
 
 
 class Marking(MessageInterceptor):
@@ -154,7 +154,7 @@ def test_interceptors_come_and_go_while_a_client_publishes() -> None:
 
 
 def test_without_an_interceptor_a_route_leads_to_the_channel_itself() -> None:
-    """What nobody enabled costs nothing: there is no question on the way of a message."""
+    """A feature that nobody enabled costs nothing: no message is asked about."""
     _world, client = plugged(is_on=False)
     client.publish(1, "q", b"m")
     (route,) = client.connection._routes._routes.values()
