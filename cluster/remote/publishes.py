@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from cluster.remote.frames import FRAME_MAX_BYTES, RULED_MAX_BYTES, cut, encode_run
-from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.exchange_queues import is_exchange_queue
 from node.queue.live_queue import Unanswered
 from node.queue.pending_publish import PublishWaiter
 from node.queue.run import Batch
@@ -75,7 +75,7 @@ def frame_limit(queue: str, *, is_plain: bool) -> int:
 
     is_plain: as in `LiveQueue`.
     """
-    return FRAME_MAX_BYTES if is_plain and not is_waiting_queue(queue) else RULED_MAX_BYTES
+    return FRAME_MAX_BYTES if is_plain and not is_exchange_queue(queue) else RULED_MAX_BYTES
 
 
 def pieces(

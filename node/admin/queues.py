@@ -17,7 +17,7 @@ from node.amqp.errors import ProtocolError
 from node.amqp.methods import QueueDeclare
 from node.broker.broker import Broker
 from node.catalogue.commands import Command
-from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.names import home_is_down
 from node.definitions.tables import table_from_json
 from node.queue.live_queue import Asked, LiveQueue
@@ -30,13 +30,13 @@ async def delete_queue(
 ) -> int:
     """Delete a queue wherever it lives, and return how many ready messages it had.
 
-    if_unused, if_empty: refuse ("invalid") when it has consumers, or ready messages. The queue of a delayed
-        exchange goes with that alone.
+    if_unused, if_empty: refuse ("invalid") when it has consumers, or ready messages. A queue that
+        belongs to an exchange goes with that alone.
     Raises: AdminError, also "not_found", and "unavailable" while its node is down.
     """
     queue = _live(admin, vhost, name)
-    if is_waiting_queue(name):
-        raise AdminError("invalid", f"queue '{name}' in vhost '{vhost}' belongs to a delayed exchange")
+    if is_exchange_queue(name):
+        raise AdminError("invalid", f"queue '{name}' in vhost '{vhost}' belongs to an exchange")
     return await _ask(admin, queue.delete(if_unused=if_unused, if_empty=if_empty))
 
 

@@ -26,8 +26,7 @@ from node.broker.mass_deletion import InPieces
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, DeclareDelayed, DeclareExchange, DeclareQueue, ExchangeDeclared
-from node.catalogue.delayed import DELAYED_TYPE, waiting_queue
-from node.catalogue.holding import HOLD_ARGUMENT
+from node.catalogue.exchange_queues import exchange_queue, queue_arguments
 from node.catalogue.mirrors.placement import Placement
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.names import home_is_down, not_found
@@ -407,10 +406,13 @@ class Broker:
         routing_keys: Sequence[str],
         headers: Table | None,
         content: bytes | None = None,
+        past: str | None = None,
     ) -> Sequence[LiveQueue]:
-        """Return the queues that a message goes to, each once. Raises: ProtocolError 406.   content: of the message."""
+        """Return the queues that a message goes to, each once, as `Router.route`. Raises: ProtocolError 406."""
         live = self.vhosts[vhost]
-        return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers, content)]
+        return [
+            live.queues[name] for name in live.router.route(exchange, routing_keys, headers, content, past)
+        ]
 
     def publish_here(self, queue: Queue, batch: Batch, waiter: PublishWaiter | None) -> Collection[int]:
         """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""
@@ -566,18 +568,13 @@ class Broker:
         return Placement(self.catalogue, here, locator, self.stuck_disks, self.entropy).placed(command)
 
     def with_waiting_queue(self, command: DeclareExchange) -> Command[ExchangeDeclared]:
-        """Return the declaration of an exchange, made here: that of a delayed one with its queue, on several nodes."""
-        if command.type != DELAYED_TYPE:
+        """Return the declaration of an exchange, made here: with the queue that belongs to it, on several nodes."""
+        name = exchange_queue(command.type, command.name)
+        if name is None:
             return command
-        name, uid = waiting_queue(command.name), self.entropy(UID_BYTES).hex()
-        header = command.arguments.get(HOLD_ARGUMENT)
+        arguments, uid = queue_arguments(command.type, command.arguments), self.entropy(UID_BYTES).hex()
         waiting = DeclareQueue(
-            command.vhost,
-            name,
-            uid,
-            durable=command.durable,
-            arguments={} if header is None else {HOLD_ARGUMENT: header},
-            type="quorum",
+            command.vhost, name, uid, durable=command.durable, arguments=arguments, type="quorum"
         )
         return DeclareDelayed(command.vhost, command, self.placed(waiting))
 

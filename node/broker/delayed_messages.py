@@ -1,11 +1,12 @@
-"""Messages of delayed exchanges whose time has come, on their way to the queues that the exchange routes them to.
+"""Messages that leave an exchange's own queue, on their way to the queues that the exchange routes them to.
 
-    DelayedQueue ─ due ─► waiting ─ a turn ─► route, publish to all targets ─ all have it ─► DelayedQueue.forget
+    DelayedQueue ─ due ──┬► waiting ─ a turn ─► route, publish to all targets ─ all have it ─► forget
+    FilterQueue ─ passed ┘
 
 They go out like publishes with confirms: a message leaves the queue where it waited when each target has it, on its
 mirrors and on disk where it belongs there. One that no binding selects is dropped, as nobody can be told. One that a
 full target refuses is dropped for that target.
-Source: docs/delayed.md.
+Source: docs/delayed.md, docs/deduplication.md.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from typing import Final, NamedTuple
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.forwarding import Forwarding, ForwardingHost
-from node.catalogue.delayed import DELAY_HEADER, exchange_of
+from node.catalogue.deduplication import DEDUPLICATION_TYPE
+from node.catalogue.delayed import DELAY_HEADER
+from node.catalogue.exchange_queues import exchange_of, type_of_owner
 from node.catalogue.holding import hold_header, is_holding_exchange
 from node.override import override
 from node.queue.content import properties_of
@@ -43,13 +46,14 @@ ROUTES_MAX: Final = 1024
 class Delayed(NamedTuple):
     """The errand of messages that are due.
 
-    exchange: the delayed one, or the one that they were published to.   is_held: they were held for a queue, and go as
-    they came.
+    exchange: the delayed one, or the one that they were published to.   is_held: they were held for a queue or passed
+    a filter, and go as they came.   past: the exchange whose filter has let them pass.
     """
 
     vhost: str
     exchange: str
     is_held: bool = False
+    past: str | None = None
 
 
 class Group:
@@ -89,6 +93,9 @@ class DelayedMessages(Forwarding[Delayed]):
         """Add messages that are due. The queue forgets them when they are where they were to go."""
         self._count += len(run)
         vhost, exchange = queue.record.vhost, exchange_of(queue.record.name)
+        if type_of_owner(queue.record.name) == DEDUPLICATION_TYPE:
+            self._add(Delayed(vhost, exchange, is_held=True, past=exchange), run, queue)
+            return
         is_held = is_holding_exchange(exchange)
         errand = Delayed(vhost, run.envelope.exchange if is_held else exchange, is_held)
         self._add(errand, run, queue)
@@ -187,6 +194,10 @@ class DelayedMessages(Forwarding[Delayed]):
             depends = router.varies(errand.exchange) or not names.issuperset(asked)
             self._routes[known] = None if depends else Targets(self._route(errand, keys, {}, content))
         return self._routes[known]
+
+    @override
+    def _past(self, errand: Delayed) -> str | None:
+        return errand.past
 
     def _hold_header(self, errand: Delayed) -> str:
         """Return the name of the header by which an exchange holds messages; empty if there is none."""

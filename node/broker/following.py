@@ -9,9 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from node.broker import holding
+from node.broker.histories import replay_history
 from node.broker.tracing import tracer_of
 from node.catalogue import events
-from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.policy import alternate_exchange
 from node.catalogue.records import Binding, Exchange, QueueRecord
 from node.client.vhost import LiveVhost
@@ -117,7 +118,7 @@ class Following:
                 self.broker.wake()  # another node that knew the queue earlier may have sent frames for it
         if self.broker.mirrors is not None and record.view is None:
             self.broker.mirrors.settings_changed(record)
-        if record.type == "quorum" and not is_waiting_queue(record.name):
+        if record.type == "quorum" and not is_exchange_queue(record.name):
             self.broker.observer.quorum_requested(record)
         if record.exclusive_owner is not None:
             self._exclusive.setdefault(record.exclusive_owner, {})[record.uid] = record
@@ -141,6 +142,7 @@ class Following:
         live = self.broker.vhosts[change.binding.vhost]
         if live.is_routable(change.binding):
             live.router.bind(change.binding)
+        replay_history(self.broker, change.binding)
 
     @_follow.register
     def _(self, change: events.BindingRemoved) -> None:

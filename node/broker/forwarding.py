@@ -104,9 +104,15 @@ class Forwarding(ABC, Generic[ErrandT]):
         No client can be told of that.
         """
         try:
-            return self._broker.route(errand.vhost, errand.exchange, keys, headers, content)
+            return self._broker.route(
+                errand.vhost, errand.exchange, keys, headers, content, self._past(errand)
+            )
         except ProtocolError:
             return ()
+
+    def _past(self, errand: ErrandT) -> str | None:
+        """Return the exchange whose filter has let the messages pass; None: there is none."""
+        return None
 
     def _send(self, pending: PendingPublish, errand: ErrandT, run: Run, queue: Queue) -> None:
         """Wait until the targets have all of the messages, which have been published to them."""

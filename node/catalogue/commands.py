@@ -138,9 +138,9 @@ class DeclareQueue(Command[QueueDeclared]):
 
 @dataclass(frozen=True, slots=True)
 class DeclareDelayed(Command[ExchangeDeclared]):
-    """Create a delayed exchange, with the queue in which its messages wait, unless the exchange's name is taken.
+    """Create an exchange, of a delayed one for one, with the queue that belongs to it, unless its name is taken.
 
-    waiting: named by `waiting_queue`. It goes with the exchange. Refused as `DeclareExchange` is.
+    waiting: named by `exchange_queue`. It goes with the exchange. Refused as `DeclareExchange` is.
     """
 
     vhost: str

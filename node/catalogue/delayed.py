@@ -27,7 +27,7 @@ DELAY_HEADER: Final = "x-delay"
 DELAY_MAX_MS: Final = 315360000000
 """Ten years, RabbitMQ's limit for every time to live. Its plug-in ends at 2^32 - 1 ms, some 49 days."""
 
-_PREFIX: Final = "amq.delayed."
+WAITING_PREFIX: Final = "amq.delayed."
 """The start of the names of waiting queues: clients can't declare names that start with `amq.`."""
 
 _INTEGERS: Final = frozenset("bBsuIil")
@@ -36,18 +36,7 @@ _DIGITS: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 
 def waiting_queue(exchange: str) -> str:
     """Return the name of the queue in which the messages of a delayed exchange wait."""
-    return _PREFIX + exchange
-
-
-def is_waiting_queue(queue: str) -> bool:
-    """True if a queue of this name belongs to a delayed exchange."""
-    return queue.startswith(_PREFIX)
-
-
-def exchange_of(queue: str) -> str:
-    """Return the name of the exchange to which a waiting queue belongs."""
-    assert is_waiting_queue(queue), queue
-    return queue.removeprefix(_PREFIX)
+    return WAITING_PREFIX + exchange
 
 
 def routing_type(arguments: Table) -> str:

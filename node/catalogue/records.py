@@ -26,7 +26,11 @@ DEFAULT_EXCHANGE: Final = ""
 
 PLAIN_EXCHANGE_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 
-EXCHANGE_TYPES: Final = PLAIN_EXCHANGE_TYPES | {"x-delayed-message"}
+EXCHANGE_TYPES: Final = PLAIN_EXCHANGE_TYPES | {
+    "x-delayed-message",
+    "x-message-deduplication",
+    "x-recent-history",
+}
 
 
 @dataclass(frozen=True, slots=True)

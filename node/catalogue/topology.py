@@ -30,7 +30,6 @@ from node.catalogue.commands import (
     Trim,
     Unbind,
 )
-from node.catalogue.delayed import DELAYED_TYPE, check_arguments, waiting_queue
 from node.catalogue.events import (
     BindingAdded,
     BindingRemoved,
@@ -43,6 +42,7 @@ from node.catalogue.events import (
     QueueDeleted,
     ViewChanged,
 )
+from node.catalogue.exchange_queues import check_exchange_arguments, exchange_queue
 from node.catalogue.mirrors.views import View
 from node.catalogue.names import missing, resource
 from node.catalogue.parameters import OPERATOR_POLICY, POLICY
@@ -136,18 +136,17 @@ class Topology:
     def declare_exchange(self, command: DeclareExchange) -> ExchangeDeclared | Refused:
         """Create the exchange unless the name is taken; return the exchange of that name.
 
-        Refused (503): unknown type. (406): a delayed exchange without a type to route by.
+        Refused (503): unknown type. (406): arguments that an exchange of this type cannot have.
         """
         existing = self.exchanges.get(command.name)
         if existing is not None:
             return ExchangeDeclared(existing, created=False)
         if command.type not in self._exchange_types:
             return Refused(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{command.type}'")
-        if command.type == DELAYED_TYPE:
-            try:
-                check_arguments(command.arguments)
-            except ProtocolError as error:
-                return Refused(error.code, error.explanation)
+        try:
+            check_exchange_arguments(command.type, command.arguments)
+        except ProtocolError as error:
+            return Refused(error.code, error.explanation)
         exchange = Exchange(
             command.vhost,
             command.name,
@@ -164,7 +163,7 @@ class Topology:
     def declare_delayed(
         self, command: DeclareDelayed, first_view: Callable[[DeclareQueue, EffectivePolicy], View | None]
     ) -> ExchangeDeclared | Refused:
-        """Create a delayed exchange with the queue in which its messages wait; see `declare_exchange`."""
+        """Create an exchange with the queue that belongs to it; see `declare_exchange`."""
         declared = self.declare_exchange(command.exchange)
         if isinstance(declared, ExchangeDeclared) and declared.created:
             self.declare_queue(command.waiting, first_view)
@@ -370,8 +369,8 @@ class Topology:
         for key in list(self._from.get(exchange.name, ())):
             self._remove_binding(key)
         sources = self._remove_bindings_to("exchange", exchange.name)
-        if exchange.type == DELAYED_TYPE:
-            self.delete_queue(DeleteQueue(self._vhost, waiting_queue(exchange.name)))
+        if (own := exchange_queue(exchange.type, exchange.name)) is not None:
+            self.delete_queue(DeleteQueue(self._vhost, own))
         del self.exchanges[exchange.name]
         self._effective.pop(("exchange", exchange.name), None)
         self._events.append(ExchangeDeleted(exchange))

@@ -17,7 +17,7 @@ from node.amqp.frames import method_frame
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.catalogue.access import Operation, check_resource, check_topic
-from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
 from node.client.confirms import Confirms
@@ -136,9 +136,9 @@ class Channel:
 
         declared_exclusive: at a declare, where the flag must be the same too (§3.7).
         """
-        if is_waiting_queue(record.name):
+        if is_exchange_queue(record.name):
             where = resource("queue", record.name, record.vhost)
-            raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} belongs to a delayed exchange")
+            raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} belongs to an exchange")
         is_owner = record.exclusive_owner is None or record.exclusive_owner == self.connection.id
         is_same = declared_exclusive in (None, record.exclusive_owner is not None)
         if not is_owner or not is_same:
@@ -228,6 +228,8 @@ class Channel:
             self.pairs.published(batch.envelope.exchange, count, targets)
         if targets.count:
             exchange.publish_out += count * targets.count
+            if route.mandatory and targets.is_history_only:
+                self.unroutable(batch, route.mandatory)
         else:
             self.unroutable(batch, route.mandatory)
         spreading = self.connection.spreading

@@ -104,6 +104,7 @@ class ClientHost(Protocol):
         routing_keys: Sequence[str],
         headers: Table | None,
         content: bytes | None = None,
+        past: str | None = None,
     ) -> Sequence[LiveQueue]:
         """Return the queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
 

@@ -17,7 +17,7 @@ from node.amqp.field_table import Table
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
 from node.catalogue.access import check_resource, check_topic, check_user_id
-from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.names import not_found, resource
 from node.client.header_routes import HeaderRoutes
 from node.client.holding import held_or
@@ -189,7 +189,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
     if target is None:
         target = targets[name] = _open_target(channel, name)
     if not name:
-        queue = None if is_waiting_queue(key) else channel.broker.vhosts[vhost].queues.get(key)
+        queue = None if is_exchange_queue(key) else channel.broker.vhosts[vhost].queues.get(key)
         if queue is not None and queue.settings.hold_until_header is not None:
             return _held_route(channel, publish, (queue,))
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))

@@ -142,6 +142,6 @@ def _publish(
     publish.exchange.published(count, targets.count)
     if channel.pairs is not None:
         channel.pairs.published(batch.envelope.exchange, count, targets)
-    if not targets.count and not is_cut:
+    if not is_cut and (not targets.count or (publish.mandatory and targets.is_history_only)):
         channel.unroutable(batch, publish.mandatory)
     channel.broker.intake.give(batch, targets, pending)

@@ -23,7 +23,7 @@ from node.catalogue.commands import (
     SetPolicy,
     SetTopicPermission,
 )
-from node.catalogue.delayed import DELAYED_TYPE, check_arguments
+from node.catalogue.exchange_queues import check_exchange_arguments
 from node.catalogue.names import RESERVED_PREFIX
 from node.catalogue.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
 from node.catalogue.policy_validation import POLICY_KEYS, validate_policy
@@ -361,11 +361,10 @@ class _Reader:
         if not isinstance(exchange_type, str) or exchange_type not in self._exchange_types:
             raise Unsupported(f"invalid exchange type '{exchange_type}': {shown(item)}")
         arguments = _arguments(item)
-        if exchange_type == DELAYED_TYPE:
-            try:
-                check_arguments(arguments)
-            except ProtocolError as error:
-                raise Unsupported(f"{error.explanation}: {shown(item)}") from None
+        try:
+            check_exchange_arguments(exchange_type, arguments)
+        except ProtocolError as error:
+            raise Unsupported(f"{error.explanation}: {shown(item)}") from None
         self._found.exchanges.append(
             DeclareExchange(
                 vhost,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.names import RESERVED_PREFIX
 from node.catalogue.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
 from node.catalogue.records import DEFAULT_EXCHANGE, Exchange, QueueRecord, Vhost
@@ -136,7 +136,7 @@ def _by_name(record: QueueRecord | Exchange) -> str:
 
 
 def _is_declared_queue(queue: QueueRecord) -> bool:
-    return queue.exclusive_owner is None and not is_waiting_queue(queue.name)
+    return queue.exclusive_owner is None and not is_exchange_queue(queue.name)
 
 
 def _is_declared(exchange: Exchange) -> bool:

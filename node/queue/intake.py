@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from node.amqp.reader import MIXED_SIZES
+from node.catalogue.exchange_queues import HISTORY_PREFIX
 from node.queue.live_queue import LiveQueue, local_and_remote
 from node.queue.pending_publish import Answer, OwnDisk, PendingPublish, PublishWaiter
 from node.queue.pieces import by_place
@@ -67,6 +68,11 @@ class Targets:
     def __iter__(self) -> Iterator[LiveQueue]:
         yield from self.near
         yield from self.away
+
+    @property
+    def is_history_only(self) -> bool:
+        """True if the batch only goes to the queues of recent-history exchanges, which are no routes."""
+        return all(queue.record.name.startswith(HISTORY_PREFIX) for queue in self)
 
     def congested(self) -> Iterator[LiveQueue]:
         """Return the queues to which publishers should hold on."""

@@ -11,8 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from node.amqp.field_table import Table
-from node.catalogue.delayed import DELAYED_TYPE, is_waiting_queue, routing_type, waiting_queue
+from node.catalogue.deduplication import DEDUPLICATION_TYPE
+from node.catalogue.delayed import DELAYED_TYPE, routing_type, waiting_queue
+from node.catalogue.exchange_queues import exchange_queue, is_exchange_queue
 from node.catalogue.holding import hold_header
+from node.catalogue.recent_history import HISTORY_TYPE
 from node.catalogue.records import DEFAULT_EXCHANGE, PLAIN_EXCHANGE_TYPES, Binding, Exchange
 from node.routing.exchange_types import ExchangeTypes
 from node.routing.exchanges import STATES_MAX, BindingIndex, too_many_ways
@@ -33,17 +36,26 @@ _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
 
 assert _INDEXES.keys() == PLAIN_EXCHANGE_TYPES
 
+_ROUTED_AS: Final = {DEDUPLICATION_TYPE: "fanout", HISTORY_TYPE: "fanout"}
+"""The types that route as another one does."""
+
 
 class _RoutedExchange:
-    """An exchange as routing needs it: its bindings, its alternate exchange, and the exchanges bound to it."""
+    """An exchange as routing needs it: its bindings, its alternate exchange, and the exchanges bound to it.
 
-    __slots__ = ("alternate", "index", "targets")
+    filtered_by: the queue to which all messages go instead, and from where the rest of them is routed.
+    kept_by: the queue that gets each message besides, which is no route for it.
+    """
+
+    __slots__ = ("alternate", "filtered_by", "index", "kept_by", "targets")
 
     def __init__(self, index: BindingIndex | GuardedIndex, alternate: str | None) -> None:
         self.index = index
         self.alternate = alternate
         self.targets: dict[str, int] = {}
         """The exchanges that bindings lead to, with the number of those bindings."""
+        self.filtered_by: str | None = None
+        self.kept_by: str | None = None
 
     def successors(self) -> Iterator[str]:
         """Yield the exchanges to which this one may pass a message on."""
@@ -89,14 +101,18 @@ class Router:
         if record.name == DEFAULT_EXCHANGE:
             return
         assert record.name not in self._exchanges, record.name
-        self._exchanges[record.name] = _RoutedExchange(self._index(record), alternate)
+        routed = self._exchanges[record.name] = _RoutedExchange(self._index(record), alternate)
+        if record.type == DEDUPLICATION_TYPE:
+            routed.filtered_by = exchange_queue(record.type, record.name)
+        elif record.type == HISTORY_TYPE:
+            routed.kept_by = exchange_queue(record.type, record.name)
 
     def _index(self, record: Exchange) -> BindingIndex | GuardedIndex:
         if record.type == DELAYED_TYPE:
             inner = _INDEXES[routing_type(record.arguments)]()
             header = hold_header(record.arguments)
             return DelayedIndex(inner, waiting_queue(record.name), self._queues, header)
-        built_in = _INDEXES.get(record.type)
+        built_in = _INDEXES.get(_ROUTED_AS.get(record.type, record.type))
         return self._plugged(record) if built_in is None else built_in()
 
     def _plugged(self, record: Exchange) -> GuardedIndex:
@@ -112,6 +128,11 @@ class Router:
         if index.varies:
             self._varying.add(record.name)
         return index
+
+    def kept_by(self, exchange: str) -> str | None:
+        """Return the name of the queue that has the last messages of an exchange; None: there is none."""
+        found = self._exchanges.get(exchange)
+        return None if found is None else found.kept_by
 
     def keeps_all(self, exchange: str) -> bool:
         """Return True if an exchange is to have bindings to queues out of reach, too, as all nodes must know the same.
@@ -160,19 +181,21 @@ class Router:
         routing_keys: Sequence[str],
         headers: Table | None = None,
         content: bytes | None = None,
+        past: str | None = None,
     ) -> list[str]:
         """Return the names of the queues that a message goes to: each once, sorted.
 
         routing_keys: the publish key, then those of CC and BCC; at least one.
         headers: at least those of `headers_asked(exchange)`; None when there are none.
         content: of the message, for exchanges that vary; None when there is none.
+        past: the exchange whose filter has let the message pass.
         An exchange that does not exist leads nowhere: refusing the publish (§4.1) is the caller's business.
         Raises: ProtocolError 406 for a message that may match in more ways than `STATES_MAX`, or that a plug-in
         cannot route.
         """
         if exchange == DEFAULT_EXCHANGE:
             found = self._queues.intersection(routing_keys)
-            return sorted(name for name in found if not is_waiting_queue(name))
+            return sorted(name for name in found if not is_exchange_queue(name))
         queues: set[str] = set()
         reached = {exchange}
         pending = [exchange]  # grows while it is walked: breadth first
@@ -181,6 +204,12 @@ class Router:
             visited = self._exchanges.get(name)
             if visited is None:
                 continue
+            if visited.filtered_by is not None and name != past:
+                if visited.filtered_by in self._queues:
+                    queues.add(visited.filtered_by)
+                continue
+            if visited.kept_by is not None and visited.kept_by in self._queues:
+                queues.add(visited.kept_by)
             following = []
             selected = False
             index = visited.index

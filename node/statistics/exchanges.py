@@ -5,9 +5,11 @@ from typing import Any, Final
 
 from node.amqp.plain import plain_table
 from node.catalogue.catalogue import Catalogue
-from node.catalogue.delayed import DELAYED_TYPE, waiting_queue
+from node.catalogue.exchange_queues import exchange_queue
 from node.catalogue.records import Exchange
-from node.queue.queue import Queue
+from node.queue.delayed_queue import DelayedQueue
+from node.queue.filter_queue import FilterQueue
+from node.queue.history_queue import HistoryQueue
 from node.statistics.message_stats import exchange_values, message_stats
 from node.statistics.query import Query
 from node.statistics.rows import Row
@@ -32,6 +34,9 @@ _FACTS: Final = frozenset(
     }
 )
 
+_OWN_QUEUE: Final = frozenset({"messages_delayed", "message_deduplication", "messages_recent"})
+"""The facts that only the node with the master of an exchange's own queue knows."""
+
 
 def exchange_id(vhost: str, name: str) -> str:
     """Return an id that is unique in the cluster, and the same on each node."""
@@ -48,8 +53,9 @@ def exchange_rows(watches: Watches, query: Query) -> Iterator[Row]:
             row.update(exchange_facts(broker.catalogue, record))
         if wants_stats:
             _put_message_stats(watches, query, record, row)
-        if record.type == DELAYED_TYPE and query.wants("messages_delayed"):
-            _put_delayed(watches, record, row)
+        own = exchange_queue(record.type, record.name)
+        if own is not None and query.wants_any(_OWN_QUEUE):
+            _put_own_queue(watches, record, own, row)
         if query.is_detailed:
             row["incoming"] = []
             row["outgoing"] = []
@@ -95,12 +101,16 @@ def exchange_facts(catalogue: Catalogue, record: Exchange) -> Row:
     return row
 
 
-def _put_delayed(watches: Watches, record: Exchange, row: Row) -> None:
-    """Add the number of messages that wait, on the node that has the master of the queue where they do."""
+def _put_own_queue(watches: Watches, record: Exchange, own: str, row: Row) -> None:
+    """Add the facts of the queue that belongs to an exchange, on the node that has its master."""
     live = watches.broker.vhosts.get(record.vhost)
-    queue = None if live is None else live.queues.get(waiting_queue(record.name))
-    if isinstance(queue, Queue):
+    queue = None if live is None else live.queues.get(own)
+    if isinstance(queue, DelayedQueue):
         row["messages_delayed"] = queue.backlog.count
+    elif isinstance(queue, FilterQueue):
+        row["message_deduplication"] = {"ids": queue.ids, "duplicates": queue.duplicates}
+    elif isinstance(queue, HistoryQueue):
+        row["messages_recent"] = queue.backlog.count
 
 
 def _put_message_stats(watches: Watches, query: Query, record: Exchange, row: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from node.broker.broker import Broker
-from node.catalogue.delayed import is_waiting_queue
+from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.mirrors.mirror_nodes import copies_wanted
 from node.catalogue.mirrors.views import View
 from node.catalogue.policy import EffectivePolicy
@@ -118,7 +118,7 @@ class QueueRows:
             looked_at = 0
             for live in list(vhost.queues.values()):
                 looked_at += 1
-                if is_waiting_queue(live.record.name):
+                if is_exchange_queue(live.record.name):
                     continue  # it has no account: messages wait there, and no client uses it
                 if isinstance(live, MeteredQueue):
                     if live.is_deleted:

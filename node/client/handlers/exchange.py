@@ -16,7 +16,7 @@ from node.amqp.methods import (
 )
 from node.catalogue.arguments import alternate_exchange, check_exchange_equivalence
 from node.catalogue.commands import Bind, DeclareExchange, DeleteExchange, Unbind
-from node.catalogue.delayed import DELAYED_TYPE, check_arguments
+from node.catalogue.exchange_queues import check_exchange_arguments
 from node.catalogue.names import (
     check_not_default_exchange,
     check_not_reserved,
@@ -50,8 +50,7 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
     catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
     if method.type not in catalogue.plugins.exchange_types:
         raise ProtocolError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{method.type}'")
-    if method.type == DELAYED_TYPE:
-        check_arguments(method.arguments)
+    check_exchange_arguments(method.type, method.arguments)
     check_not_default_exchange(name)
     yield from channel.check("exchange", name, "configure")
     known = catalogue.exchange(vhost, name)

@@ -17,8 +17,10 @@ from node.management.slicing import chosen, mapped, shown, sorted_rows, wanted_f
 from node.statistics.exchanges import declared_by
 from node.statistics.query import Query
 
-STATISTICS: Final = frozenset({"message_stats", "messages_delayed"})
-DETAILS: Final = frozenset({"message_stats", "messages_delayed", "incoming", "outgoing"})
+STATISTICS: Final = frozenset(
+    {"message_stats", "messages_delayed", "message_deduplication", "messages_recent"}
+)
+DETAILS: Final = STATISTICS | {"incoming", "outgoing"}
 DEFAULT_SORT: Final = ("vhost", "name")
 DEFAULT_TYPE: Final = "direct"
 

@@ -9,7 +9,8 @@ from collections.abc import Set as AbstractSet
 from typing import ClassVar, Final
 
 from node.amqp.field_table import Table
-from node.catalogue.delayed import DELAY_HEADER, delay_ms, exchange_of
+from node.catalogue.delayed import DELAY_HEADER, delay_ms
+from node.catalogue.exchange_queues import exchange_of
 from node.catalogue.holding import hold_time_ms
 from node.catalogue.records import Binding
 from node.routing.exchanges import BindingIndex, Destination

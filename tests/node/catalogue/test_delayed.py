@@ -21,12 +21,11 @@ from node.catalogue.delayed import (
     DELAYED_TYPE,
     check_arguments,
     delay_ms,
-    exchange_of,
-    is_waiting_queue,
     routing_type,
     waiting_queue,
 )
 from node.catalogue.durable_part import durable_changes
+from node.catalogue.exchange_queues import exchange_of, is_exchange_queue
 
 EXCHANGE = DeclareExchange(
     "/", "x", DELAYED_TYPE, durable=True, arguments={"x-delayed-type": longstr("topic")}
@@ -44,9 +43,9 @@ def catalogue() -> Catalogue:
 
 def test_names_lead_both_ways() -> None:
     for name in ("x", "", "amq.delayed.x", "\udcff"):
-        assert is_waiting_queue(waiting_queue(name))
+        assert is_exchange_queue(waiting_queue(name))
         assert exchange_of(waiting_queue(name)) == name
-    assert not is_waiting_queue("amq.delayed")
+    assert not is_exchange_queue("amq.delayed")
 
 
 @pytest.mark.parametrize(

@@ -332,10 +332,14 @@ def client_of_headers(monkeypatch: pytest.MonkeyPatch, arguments: Table) -> tupl
     route, looked_at = router.route, list[Table | None]()
 
     def told(
-        exchange: str, keys: Sequence[str], headers: Table | None = None, content: bytes | None = None
+        exchange: str,
+        keys: Sequence[str],
+        headers: Table | None = None,
+        content: bytes | None = None,
+        past: str | None = None,
     ) -> list[str]:
         looked_at.append(headers)
-        return route(exchange, keys, headers, content)
+        return route(exchange, keys, headers, content, past)
 
     monkeypatch.setattr(router, "route", told)
     return client, looked_at

@@ -13,7 +13,14 @@ import { PagedList } from '../table.js';
 
 export const title = 'Exchanges';
 
-const CHIPS = [{ key: 'alternate-exchange', label: 'Alternate exchange', hint: 'alternate-exchange: takes the messages that match no binding' }];
+const CHIPS = [
+  { key: 'alternate-exchange', label: 'Alternate exchange', hint: 'alternate-exchange: takes the messages that match no binding' },
+  { key: 'x-delayed-type', label: 'Delayed type', value: 'direct', hint: 'x-delayed-type: how an x-delayed-message exchange routes: direct, topic, fanout or headers' },
+  { key: 'x-cache-size', label: 'Cache size', type: 'number', value: '100000', hint: 'x-cache-size: the most ids that an x-message-deduplication exchange remembers' },
+  { key: 'x-cache-ttl', label: 'Cache TTL', type: 'number', hint: 'x-cache-ttl: for how long it remembers an id, ms' },
+  { key: 'x-cache-persistence', label: 'Cache on disk', value: 'disk', hint: 'x-cache-persistence: disk or memory' },
+  { key: 'x-recent-history-length', label: 'History length', type: 'number', value: '20', hint: 'x-recent-history-length: the messages that an x-recent-history exchange keeps' },
+];
 
 export async function render(view) {
   const list = new PagedList(view, {
