@@ -29,6 +29,7 @@ import psutil
 from bench.client import BenchError
 from bench.cluster_servers import Cluster, FluffleCluster, RabbitCluster
 from bench.cluster_workloads import CLUSTER_WORKLOADS
+from bench.deduplication import DEDUPLICATION_WORKLOADS
 from bench.delayed_workloads import DELAYED_WORKLOADS
 from bench.durability import DURABLE_WORKLOADS
 from bench.hostile_workloads import HOSTILE_WORKLOADS
@@ -52,6 +53,7 @@ from bench.workloads import FULL, QUICK, WORKLOADS, Outcome, Scale, Workload
 
 CATALOGUE = (
     *WORKLOADS,
+    *DEDUPLICATION_WORKLOADS,
     *DURABLE_WORKLOADS,
     *DELAYED_WORKLOADS,
     *CLUSTER_WORKLOADS,

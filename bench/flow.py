@@ -325,9 +325,16 @@ class Bed:
         (client or self._admin).declare_queue(name, durable=durable)
         self._queues.append(name)
 
-    def exchange(self, name: str, kind: str, *, client: Connection | None = None) -> None:
+    def exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        client: Connection | None = None,
+        arguments: bytes | None = None,
+    ) -> None:
         """Declare an exchange.   client: the connection that declares it; None: the admin's."""
-        (client or self._admin).declare_exchange(name, kind)
+        (client or self._admin).declare_exchange(name, kind, arguments=arguments)
         self._exchanges.append(name)
 
     def bind(self, queue: str, exchange: str, routing_key: str = "") -> None:

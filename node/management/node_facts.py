@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from node.app import Node
 from node.broker.broker import Broker
+from node.catalogue.deduplication import DEDUPLICATION_TYPE
+from node.catalogue.delayed import DELAYED_TYPE
+from node.catalogue.recent_history import HISTORY_TYPE
 from node.config.config import Config
 from node.config.plugins import DEFAULT, EVENTS, FOR_ALL_NODES, MANAGEMENT, PROMETHEUS, with_needed
 from node.io.resources import free_disk_bytes, rss_bytes
@@ -30,8 +33,13 @@ PROCESSES_MAX: Final = 1048576
 """Erlang's default limit. There are no processes here: connections, channels and queues count as such."""
 
 _EXCHANGE_TYPES: Final = tuple(
-    {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
-    for name in ("direct", "fanout", "headers", "topic")
+    {"name": name, "description": description, "enabled": True}
+    for name, description in (
+        *((name, f"AMQP {name} exchange") for name in ("direct", "fanout", "headers", "topic")),
+        (DELAYED_TYPE, "Delayed messages exchange"),
+        (DEDUPLICATION_TYPE, "Message deduplication exchange"),
+        (HISTORY_TYPE, "Recent history exchange"),
+    )
 )
 
 _MECHANISMS: Final = {
@@ -268,7 +276,7 @@ def address_of(listener: Mapping[str, Any]) -> str:
 
 
 def exchange_types(broker: Broker) -> list[Facts]:
-    """Return the exchange types that this node has: those of AMQP, and those of enabled plug-ins."""
+    """Return the exchange types that this node has: those of AMQP, its own, and those of enabled plug-ins."""
     plugged = [
         {"name": each.name, "description": each.description, "enabled": True}
         for _, plugin in broker.exchange_types.plugins

@@ -26,7 +26,7 @@ from node.override import override
 from node.queue.content import chosen_headers, decode_content, encode_content
 from node.queue.delay_backlog import DelayBacklog
 from node.queue.host import Copied, QueueHost
-from node.queue.id_cache import NO_EXPIRY, CachedId, IdCache, decode_ids, digest_of, encode_ids
+from node.queue.id_cache import NO_EXPIRY, CachedId, IdCache, decode_ids, digest_of, encode_ids, text_digest
 from node.queue.id_window import ID_HEADER, pieces_of
 from node.queue.live_queue import Asked
 from node.queue.number_set import NumberSet
@@ -169,7 +169,8 @@ class FilterQueue(Queue):
             if field is None:
                 kept.append(index)
                 continue
-            digest = digest_of(comparable(field))
+            value = field.value
+            digest = text_digest(value) if isinstance(value, bytes) else digest_of(comparable(field))
             if owners and owners.get(digest) == first + index:
                 del owners[digest]  # it has passed, and goes out again
                 kept.append(index)

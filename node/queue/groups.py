@@ -109,7 +109,7 @@ class Groups(Generic[HolderT]):
 
     @property
     def blocked(self) -> int:
-        """The number of ready messages that were looked at and wait for a consumer, at most."""
+        """The number of ready messages that were looked at and wait for a consumer, at most: some may be gone."""
         return self._blocked
 
     def close(self) -> None:

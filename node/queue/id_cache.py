@@ -33,10 +33,15 @@ class CachedId(NamedTuple):
     expires_at_ms: int
 
 
+def text_digest(text: bytes) -> bytes:
+    """Return the digest of an id that is a text, as `digest_of` does."""
+    return blake2b(text, digest_size=DIGEST_BYTES).digest()
+
+
 def digest_of(id_: Comparable) -> bytes:
     """Return the digest of an id. Values that are equal have the same one."""
     if isinstance(id_, bytes):
-        return blake2b(id_, digest_size=DIGEST_BYTES).digest()
+        return text_digest(id_)
     if isinstance(id_, float) and id_.is_integer():
         id_ = int(id_)
     # No text can be taken for a value of another type: the key makes it another function.

@@ -1,6 +1,6 @@
 """The ids of the messages that are in a queue, ready or with a client, so that a second message with an id is found.
 
-An id is the value of the header `x-deduplication-header`. It leaves the window with its message. Memory: some 300 bytes
+An id is the value of the header `x-deduplication-header`. It leaves the window with its message. Memory: some 200 bytes
 for a message with an id; messages without one are not in the window.
 Source: documentation and code of RabbitMQ's community plug-in rabbitmq_message_deduplication; docs/deduplication.md.
 """

@@ -230,6 +230,7 @@ def test_exchange_types_of_plugins_are_shown() -> None:
     found = facts(site)
     assert found["enabled_plugins"] == ["absent", "rabbitmq_sharding"]
     names = [each["name"] for each in found["exchange_types"]]
-    assert names == ["direct", "fanout", "headers", "topic", "x-modulus-hash"]
+    own = ["x-delayed-message", "x-message-deduplication", "x-recent-history"]
+    assert names == ["direct", "fanout", "headers", "topic", *own, "x-modulus-hash"]
     assert node_facts.active_plugins(site.node.config, site.node.broker) == ["rabbitmq_sharding"]
     assert node_facts.active_plugins(site.node.config, None) == []

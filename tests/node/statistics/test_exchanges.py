@@ -2,6 +2,7 @@
 
 from node.amqp.field_table import longstr
 from node.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
+from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
 from node.statistics.query import Query
 from tests.kit.statistics_samples import Watched
@@ -68,3 +69,19 @@ def test_one_of_them() -> None:
     assert found.rows("exchanges", Query(vhost="other")) == []
     [row] = found.rows("exchanges", Query(ids=("/\0",), fields=frozenset({"type", "message_stats"})))
     assert row == {"id": "/\0", "type": "direct"}
+
+
+def test_what_the_queues_of_exchanges_know() -> None:
+    found = Watched()
+    client = found.world.client()
+    size = {"x-cache-size": longstr("100")}
+    assert client.ask(1, ExchangeDeclare(exchange="d", type="x-message-deduplication", arguments=size))
+    assert client.ask(1, ExchangeDeclare(exchange="h", type="x-recent-history"))
+    for id_ in ("a", "b", "a"):
+        headers = {"x-deduplication-header": longstr(id_)}
+        for exchange in ("d", "h"):
+            client.publish(1, "k", b"m", exchange=exchange, properties=Properties(headers=headers))
+    client.received()
+    assert found.row("exchanges", "d")["message_deduplication"] == {"ids": 2, "duplicates": 1}
+    assert found.row("exchanges", "h")["messages_recent"] == 3
+    assert "message_deduplication" not in found.row("exchanges", "amq.direct")

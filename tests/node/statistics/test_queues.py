@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from node.amqp.field_table import boolean, long
+from node.amqp.field_table import boolean, long, longstr
 from node.amqp.methods import (
     BasicAck,
     BasicConsume,
@@ -236,6 +236,33 @@ def test_single_active_consumer() -> None:
         ("first", True, "single_active"),
         ("second", False, "waiting"),
     ]
+
+
+def test_groups() -> None:
+    found, client = watched()
+    client.ask(1, QueueDeclare(queue="q", arguments={"x-group-header": longstr("g")}))
+    client.ask(1, QueueDeclare(queue="plain"))
+    client.ask(1, BasicQos(prefetch_count=1))
+    for tag in ("first", "second"):
+        client.send(1, BasicConsume(queue="q", consumer_tag=tag))
+    for group in ("a", "a", "a", "b", "a"):
+        client.publish(1, "q", b"m", properties=Properties(headers={"g": longstr(group)}))
+    client.received()
+    assert found.queue("q")["message_groups"] == {"held": 2, "blocked": 3}
+    assert "message_groups" not in found.queue("plain")
+
+
+def test_deduplication() -> None:
+    found, client = watched()
+    client.ask(1, QueueDeclare(queue="q", arguments={"x-message-deduplication": boolean(True)}))
+    client.ask(1, QueueDeclare(queue="plain"))
+    for id_ in ("a", "b", "a"):
+        headers = {"x-deduplication-header": longstr(id_)}
+        client.publish(1, "q", b"m", properties=Properties(headers=headers))
+    client.received()
+    row = found.queue("q")
+    assert (row["message_deduplication"], row["messages"]) == ({"ids": 2, "duplicates": 1}, 2)
+    assert "message_deduplication" not in found.queue("plain")
 
 
 def test_consumers_that_cannot_take_messages() -> None:
