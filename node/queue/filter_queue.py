@@ -27,7 +27,7 @@ from node.queue.content import chosen_headers, decode_content, encode_content
 from node.queue.delay_backlog import DelayBacklog
 from node.queue.host import Copied, QueueHost
 from node.queue.id_cache import NO_EXPIRY, CachedId, IdCache, decode_ids, digest_of, encode_ids, text_digest
-from node.queue.id_window import ID_HEADER, pieces_of
+from node.queue.id_window import ID_HEADER, pieces_of, sole_text_id
 from node.queue.live_queue import Asked
 from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import PagedBacklog
@@ -164,19 +164,22 @@ class FilterQueue(Queue):
         first, default_expiry = run.seqs.start, now_ms + default_ms if default_ms else NO_EXPIRY
         kept: list[int] = []
         for index, content in enumerate(run.contents):
-            headers = chosen_headers(content, _NAMES)
-            field = headers.get(ID_HEADER)
-            if field is None:
-                kept.append(index)
-                continue
-            value = field.value
-            digest = text_digest(value) if isinstance(value, bytes) else digest_of(comparable(field))
+            text = sole_text_id(content)
+            if text is not None:
+                own, digest = None, text_digest(text)
+            else:
+                headers = chosen_headers(content, _NAMES)
+                field, own = headers.get(ID_HEADER), headers.get(CACHE_TTL)
+                if field is None:
+                    kept.append(index)
+                    continue
+                digest = digest_of(comparable(field))
             if owners and owners.get(digest) == first + index:
                 del owners[digest]  # it has passed, and goes out again
                 kept.append(index)
             elif not cache.has(digest, now_ms):
                 kept.append(index)
-                own_ms = number_of(headers.get(CACHE_TTL))
+                own_ms = None if own is None else number_of(own)
                 expiry = default_expiry if own_ms is None else _expiry_ms(now_ms, own_ms)
                 cache.put(digest, expiry)
                 ids.append(CachedId(digest, first + index, expiry))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
+from node.amqp.frames import FRAME_HEADER_STRUCT
 from node.catalogue.arguments import Comparable, comparable
 from node.queue.content import chosen_headers
 from node.queue.run import NEVER
@@ -22,11 +23,46 @@ probability below 10**-20."""
 
 Id: TypeAlias = Comparable
 
-_NAMES: Final = (ID_HEADER.encode(),)
+_NAME: Final = ID_HEADER.encode()
+_NAMES: Final = (_NAME,)
+
+_ENTRY: Final = bytes([len(_NAME)]) + _NAME + b"S"
+"""The octets of a header with a text, before its length."""
+
+_FLAGS_AT: Final = FRAME_HEADER_STRUCT.size + 12
+_PROPERTIES_AT: Final = _FLAGS_AT + 2
+"""The places of the property flags and of the first property in a content whose flags fit two octets."""
+
+_CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x80, 0x40, 0x20
+"""Bits of the first octet of the property flags. The first two properties are shortstrs."""
+
+
+def sole_text_id(content: bytes) -> bytes | None:
+    """Return the id of a message that has no other header, if it is a text; None: `chosen_headers` knows more.
+
+    Most messages with an id are like that, and this takes a third of the time.
+    """
+    flags = content[_FLAGS_AT]
+    if not flags & _HEADERS or content[_FLAGS_AT + 1] & 1:
+        return None
+    at = _PROPERTIES_AT
+    if flags & _CONTENT_TYPE:
+        at += 1 + content[at]
+    if flags & _CONTENT_ENCODING:
+        at += 1 + content[at]
+    if not content.startswith(_ENTRY, at + 4):
+        return None
+    start = at + 4 + len(_ENTRY) + 4
+    size = int.from_bytes(content[start - 4 : start], "big")
+    is_sole = int.from_bytes(content[at : at + 4], "big") == len(_ENTRY) + 4 + size
+    return content[start : start + size] if is_sole else None
 
 
 def id_of(content: bytes) -> Id | None:
     """Return the id of a message; None: it has none. Numbers are equal by value, texts by their bytes."""
+    text = sole_text_id(content)
+    if text is not None:
+        return text if len(text) <= DIGEST_BYTES else blake2b(text, digest_size=DIGEST_BYTES).digest()
     field = chosen_headers(content, _NAMES).get(ID_HEADER)
     if field is None:
         return None

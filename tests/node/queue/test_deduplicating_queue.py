@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from node.amqp.field_table import VOID, Field, boolean, long, longstr
 from node.amqp.properties import Properties
@@ -13,7 +15,7 @@ from node.catalogue.records import QueueRecord
 from node.queue.consumer import Consumer
 from node.queue.deduplicating_queue import DeduplicatingQueue, MeteredDeduplicatingQueue
 from node.queue.delay_backlog import DelayBacklog
-from node.queue.id_window import IdWindow, id_of, pieces_of
+from node.queue.id_window import IdWindow, id_of, pieces_of, sole_text_id
 from node.queue.metering import Meter
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
@@ -109,6 +111,26 @@ def test_ids_of_any_type(one: Field, other: Field, same: bool) -> None:
 def test_without_the_header_there_is_no_id() -> None:
     assert id_of(content(b"x")) is None
     assert id_of(content(b"x", properties=Properties(headers={"x": longstr("y")}))) is None
+
+
+@given(
+    st.binary(max_size=40),
+    st.dictionaries(st.sampled_from(["a", "x-cache-ttl", "x-deduplication-header2"]), st.integers(-5, 5)),
+    st.booleans(),
+    st.none() | st.text(max_size=9),
+    st.none() | st.text(max_size=9),
+)
+def test_the_short_way_to_an_id_finds_what_the_long_way_finds(
+    id_: bytes, others: dict[str, int], is_first: bool, type_: str | None, encoding: str | None
+) -> None:
+    own = {ID: longstr(id_)}
+    more = {name: long(value) for name, value in others.items()}
+    headers = {**own, **more} if is_first else {**more, **own}
+    properties = Properties(content_type=type_, content_encoding=encoding, headers=headers, delivery_mode=2)
+    made = content(b"x", properties=properties)
+    assert sole_text_id(made) == (None if others else id_)
+    bare = content(b"x", properties=Properties(content_type=type_, headers=more))
+    assert sole_text_id(bare) is None
 
 
 # --- when an id leaves ------------------------------------------------------------------------------------
