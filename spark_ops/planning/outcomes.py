@@ -1,4 +1,4 @@
-"""What became of earlier plans, and the margin that the next plan needs because of it. Pure.
+"""The results of earlier plans, and the margin that the next plan needs because of them. Pure.
 
 `report --after` measures which share of the change that a plan promised came, and how far nodes were from the line of
 that share: their noise. A change that is smaller than the noise cannot be told from chance, and a promise of which
@@ -49,7 +49,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What earlier plans teach.   plans: their number.   kept: share of their promises that came; None: not known.
+    """The lessons of earlier plans.   plans: their number.   kept: share of their promises that came; None: not known.
 
     noise: standard deviation of a node's CPU, as a share of its cores.
     """

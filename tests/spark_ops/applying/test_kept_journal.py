@@ -63,7 +63,7 @@ def together(own: list[dict[str, Any]], other: list[dict[str, Any]]) -> History:
 
 
 def test_what_another_machine_did_since_is_added() -> None:
-    """It resumed the plan, and ended it."""
+    """The other machine resumed the plan, and ended it."""
     other = [
         *PAUSED,
         {"at": 7.0, "plan": ID, "to": "running", "owner": "you#2"},
