@@ -157,7 +157,7 @@ def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> d
 
 def _earlier(root: Path, cluster: str) -> "Learned | None":
     """Return what earlier plans of the cluster teach. Raises: OpsError."""
-    from spark_ops.reports.outcomes import known
+    from spark_ops.jobs.outcomes import known
 
     try:
         return known(root, cluster)

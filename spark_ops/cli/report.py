@@ -19,12 +19,13 @@ from spark_ops.cli import carrying_out as common
 from spark_ops.cli.collect import describe, seconds
 from spark_ops.cli.errors import EX_ENGINE, EX_UNKNOWN, OpsError
 from spark_ops.cli.judging import read_settings, window_of
+from spark_ops.jobs import outcomes
 from spark_ops.planning import plan as plans
 from spark_ops.planning.outcomes import outcome_of
 from spark_ops.planning.strict import Malformed, loaded
 from spark_ops.planning.times import seconds as since_1970
 from spark_ops.reports import after as after_plan
-from spark_ops.reports import checking, outcomes
+from spark_ops.reports import checking
 from spark_ops.reports.document import build
 from spark_ops.reports.figures import iso
 from spark_ops.reports.page import page

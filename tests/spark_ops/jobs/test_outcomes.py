@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_ops.jobs import outcomes
 from spark_ops.planning.outcomes import Outcome
-from spark_ops.reports import outcomes
 
 
 def made(number: int, share: float = 0.8) -> Outcome:
