@@ -1,10 +1,7 @@
 """The files for spark-submit, and a job that runs by it, from nothing but them."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pytest
 from spark_ops.jobs import submit
 from tests.kit.synthetic.telemetry import Setup, rows
 from tests.spark_ops.jobs import roots
+from tests.spark_ops.jobs.submitting import submitted
 
 
 def test_the_archive(tmp_path: Path) -> None:
@@ -47,25 +45,7 @@ def test_a_real_submit(tmp_path: Path) -> None:
         if row["kind"] == "node"
     ]
     roots.write(root, written)
-    settings = [
-        "--driver-memory",
-        "1g",
-        "--conf",
-        "spark.ui.enabled=false",
-        "--conf",
-        "spark.sql.shuffle.partitions=2",
-    ]
-    settings += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
-    command = made.command("rollup", str(root), "--json", master="local[2]")
-    command = [str(Path(sys.executable).with_name("spark-submit")), *settings, *command[1:]]
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")
-    }
-    environment |= {
-        "PYSPARK_PYTHON": sys.executable,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
-    ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=work, check=False)
+    ran = submitted(made, work, "local[2]", "rollup", str(root), "--json")
     assert ran.returncode == 0, ran.stderr[-2000:]
     told = json.loads(ran.stdout[ran.stdout.index("{") :])
     assert [(each["kind"], each["rows"], each["raw_rows"]) for each in told["rolled"]] == [
