@@ -274,7 +274,7 @@ def test_random_takes_one_binding_for_each_message(peer: Channel, name: Name) ->
 # --- the plug-ins -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type_", ["x-consistent-hash", "x-modulus-hash", "x-random", "x-recent-history"])
+@pytest.mark.parametrize("type_", ["x-consistent-hash", "x-modulus-hash", "x-random"])
 def test_a_type_is_unknown_without_its_plugin(
     connect: Callable[..., Connection], name: Name, type_: str
 ) -> None:

@@ -143,7 +143,7 @@ def test_alarm(small_disk: Path, make_node: MakeNode) -> None:
         filler.unlink()
         await until(lambda: publisher.client.blocked is None, "connection.unblocked")
         await publisher.wait_for_all()
-        assert "Free disk space is sufficient" in node.log_text()
+        await until(lambda: "Free disk space is sufficient" in node.log_text(), "the log says so")
         node.kill()
         node.start(limited)
         count = await scene.check()

@@ -414,6 +414,7 @@ def leader_with_a_stuck_disk() -> None:
     leader.disks_changed()
     story.check_declares(a)
     story.check_served(a, b)
+    story.wait(lambda: not leader.raft.is_leader)  # its own clients' declares are answered only then
     story.end()
 
 

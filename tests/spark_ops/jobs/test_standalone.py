@@ -140,10 +140,14 @@ def test_one_worker_with_files_of_its_own_is_no_success_with_fewer_rows(
     assert all(expected[name] == rows for name, rows in found.items())
 
 
-@pytest.mark.parametrize("command", [("rollup",), ("health", *HEALTH), ("health", "--follow", "--once")])
-def test_workers_without_the_files_make_a_job_fail(site: Site, command: tuple[str, ...]) -> None:
-    name, *options = command
-    ran = site.run(name, site.empty, *options)
+def test_workers_without_the_files_make_a_rollup_fail(site: Site) -> None:
+    ran = site.run("rollup", site.empty)
     assert ran.code == 4
     assert str(site.empty) in ran.line
     assert rolled(site.empty) == {}
+
+
+def test_workers_without_the_files_make_a_stream_fail(site: Site) -> None:
+    ran = site.run("health", site.empty, "--follow", "--once")
+    assert ran.code == 4
+    assert "Spark failed: [STREAM_FAILED]" in ran.line

@@ -147,7 +147,8 @@ def live_site(directory: Path, pace: Pace) -> Iterator[Site]:
 
         def is_judged() -> bool:
             assert follower.is_running, follower.log_text()[-4000:]
-            return any(judged.rglob("judged/*.json"))
+            # Not recursive: Spark removes folders of its own beneath while this looks.
+            return any(judged.glob("*/*/judged/*.json"))
 
         wait_until(is_judged, "the first judgement", FIRST_S)
         yield site
