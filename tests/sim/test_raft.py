@@ -115,6 +115,7 @@ _SEEDS_OF_BUGS = {
     "no barrier": 3,
     "no vote": 8,
     "unsafe count": 10,
+    "unsafe learning": 45,
     "hole is damage": 39,
     "no order": 145,
     "resignation waits": 36,
