@@ -57,7 +57,7 @@ class Moves(RuleBasedStateMachine):
         self.cluster.declare_mirrored("q", *NODES)
         self.seats = {node: Seat(self.cluster, node) for node in NODES}
         self.number = 0
-        self.sent: dict[str, list[bytes]] = {}
+        self.sent: dict[Seat, list[bytes]] = {}
         self.confirmed: set[bytes] = set()
         self.acked: set[bytes] = set()
         self.seen: set[bytes] = set()
@@ -77,7 +77,7 @@ class Moves(RuleBasedStateMachine):
             seat.published += 1
             bodies.append(b"%d" % self.number)
             seat.unconfirmed[seat.published] = bodies[-1]
-        self.sent.setdefault(f"{id(seat)}", []).extend(bodies)
+        self.sent.setdefault(seat, []).extend(bodies)
         seat.client.publish(1, "q", *bodies, properties=Properties(delivery_mode=2 if persistent else 1))
 
     @rule(node=NAMES, prefetch=st.integers(0, 3), limit=st.integers(0, 2), no_ack=st.booleans())
