@@ -101,7 +101,7 @@ def capacities(nodes: list[tuple[str, float]]) -> str:
 
 
 def story(cluster: DemoCluster, shop: Shop, folder: Path, arguments: argparse.Namespace) -> int:
-    """What happens, in order."""
+    """Run the demo from the first declaration to the verdict; return the exit status."""
     cluster.mirror("^", COPIES)
     shop.declare()
     shop.open()

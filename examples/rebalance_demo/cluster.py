@@ -46,7 +46,7 @@ class DemoCluster:
 
     @property
     def url(self) -> str:
-        """Of the HTTP API of the first node."""
+        """The URL of the first node's HTTP API, with user and password."""
         return f"http://guest:guest@127.0.0.1:{self.ports[0] + 10_000}"
 
     def pid(self, name: str) -> int:

@@ -533,11 +533,10 @@ class Broker:
 
     def make_queue(self, record: QueueRecord, storage: QueueStorage) -> Queue:
         """Return an empty queue of this node."""
-        settings = self.queue_settings(record)
-        if settings.falls_back:
+        queue = new_queue(record, self.queue_settings(record), self, storage, self.meter)
+        if queue.settings.falls_back:
             self.observer.letters_fall_back(record)
-        queue = new_queue(record, settings, self, storage, self.meter)
-        if settings.hold_until_header is not None:
+        if queue.settings.hold_until_header is not None:
             holding.ensure(self, queue)
         return queue
 

@@ -245,11 +245,11 @@ class Following:
             live = broker.vhosts.get(vhost)
             queue = None if live is None else live.queues.get(name)
             if queue is not None:
-                held, settings = queue.settings.hold_until_header, broker.queue_settings(queue.record)
-                if settings.falls_back and queue.is_local and not queue.settings.falls_back:
+                before = queue.settings
+                queue.apply_settings(broker.queue_settings(queue.record), broker.now)
+                if queue.settings.falls_back and queue.is_local and not before.falls_back:
                     broker.observer.letters_fall_back(queue.record)
-                queue.apply_settings(settings, broker.now)
-                if settings.hold_until_header != held:
+                if queue.settings.hold_until_header != before.hold_until_header:
                     # Routes that were opened meanwhile hold nothing, or too much.
                     broker.catalogue.version += 1
                     holding.ensure(broker, queue)

@@ -216,6 +216,25 @@ class QueueSettings:
         """True if no rule looks at messages as they come in."""
         return self.message_ttl is None and self.max_length is None and self.max_length_bytes is None
 
+    @property
+    def of_copies(self) -> "QueueSettings":
+        """The settings of a queue that belongs to an exchange: which copies it has, and nothing else.
+
+        No policy may drop, move or hold the messages in it.
+        """
+        return QueueSettings(
+            queue_version=self.queue_version,
+            queue_master_locator=self.queue_master_locator,
+            ha_mode=self.ha_mode,
+            ha_params=self.ha_params,
+            ha_sync_mode=self.ha_sync_mode,
+            ha_sync_batch_size=self.ha_sync_batch_size,
+            ha_promote_on_shutdown=self.ha_promote_on_shutdown,
+            ha_promote_on_failure=self.ha_promote_on_failure,
+            ha_confirm=self.ha_confirm,
+            ha_slow_mirror=self.ha_slow_mirror,
+        )
+
     def delays_retries(self, *, is_asked: bool) -> bool:
         """Return True if messages that came back wait before they are ready again.
 

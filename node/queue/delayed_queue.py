@@ -10,7 +10,6 @@ Source: docs/delayed.md.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -45,7 +44,7 @@ class DelayedQueue(Queue):
         self._hold = hold_header(record.arguments)
         names = (DELAY_HEADER,) if self._hold is None else (DELAY_HEADER, self._hold)
         self._headers = tuple(name.encode("utf-8", "surrogateescape") for name in names)
-        super().__init__(record, _own(settings), host, storage, now)
+        super().__init__(record, settings.of_copies, host, storage, now)
 
     @override
     def _new_backlog(self, settings: QueueSettings) -> DelayBacklog:
@@ -54,7 +53,7 @@ class DelayedQueue(Queue):
 
     @override
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
-        super().apply_settings(_own(settings), now)
+        super().apply_settings(settings.of_copies, now)
 
     @override
     def enqueue(self, batch: Batch, now: float) -> list[int]:
@@ -156,25 +155,6 @@ class DelayedQueue(Queue):
     def _head_expired(self, now: float) -> None:
         self._head_timer = None
         self.pump(now)
-
-
-def _own(settings: QueueSettings) -> QueueSettings:
-    """Return the settings of a queue without those of its users: no policy may drop what waits here."""
-    return replace(
-        settings,
-        message_ttl=None,
-        expires=None,
-        max_length=None,
-        max_length_bytes=None,
-        dead_letter_exchange=None,
-        hold_until_header=None,
-        max_priority=None,
-        single_active_consumer=False,
-        delivery_limit=None,
-        delayed_retry_type="disabled",
-        queue_mode="default",
-        group_header=None,
-    )
 
 
 def due_at(now: float, delay: float) -> float:

@@ -14,7 +14,6 @@ Source: docs/deduplication.md.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final
 
 from node.amqp.properties import Properties
@@ -24,7 +23,7 @@ from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.override import override
 from node.queue.content import chosen_headers, decode_content, encode_content
-from node.queue.delay_backlog import DelayBacklog
+from node.queue.delay_backlog import TIMER_MAX_S, DelayBacklog
 from node.queue.host import Copied, QueueHost
 from node.queue.id_cache import NO_EXPIRY, CachedId, IdCache, decode_ids, digest_of, encode_ids, text_digest
 from node.queue.id_window import ID_HEADER, pieces_of, sole_text_id
@@ -51,9 +50,6 @@ SMALL_MAX: Final = 64
 
 EXPIRY_STEP_S: Final = 1.0
 """The least time between two looks for ids that are too old: they count as forgotten before that anyway."""
-
-TIMER_MAX_S: Final = 3600.0
-"""The longest time for which a timer is set, as event loops know no years; then another one is set."""
 
 _NAMES: Final = (ID_HEADER.encode(), CACHE_TTL.encode())
 
@@ -85,7 +81,7 @@ class FilterQueue(Queue):
         self._present = NumberSet()
         self._is_learning = self._must_learn = False
         self.duplicates = 0
-        super().__init__(record, _own(settings), host, storage, now)
+        super().__init__(record, settings.of_copies, host, storage, now)
 
     @override
     def _new_backlog(self, settings: QueueSettings) -> PagedBacklog | PriorityBacklog | DelayBacklog:
@@ -99,7 +95,7 @@ class FilterQueue(Queue):
 
     @override
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
-        super().apply_settings(_own(settings), now)
+        super().apply_settings(settings.of_copies, now)
 
     @override
     def enqueue(self, batch: Batch, now: float) -> list[int]:
@@ -302,22 +298,3 @@ class FilterQueue(Queue):
 def _expiry_ms(now_ms: int, ttl_ms: int) -> int:
     """Return when an id with a time to live of its own is forgotten; with 0 or less at once."""
     return now_ms + min(max(ttl_ms, 0), CACHE_TTL_MAX_MS)
-
-
-def _own(settings: QueueSettings) -> QueueSettings:
-    """Return the settings of a queue without those of its users: no policy may drop what is here."""
-    return replace(
-        settings,
-        message_ttl=None,
-        expires=None,
-        max_length=None,
-        max_length_bytes=None,
-        dead_letter_exchange=None,
-        max_priority=None,
-        single_active_consumer=False,
-        delivery_limit=None,
-        queue_mode="default",
-        group_header=None,
-        hold_until_header=None,
-        is_deduplicating=False,
-    )

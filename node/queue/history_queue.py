@@ -47,22 +47,7 @@ class HistoryQueue(Queue):
 
     def _own(self, settings: QueueSettings) -> QueueSettings:
         """Return the settings of the queue: none of its users' policies, and the length of the history."""
-        return replace(
-            settings,
-            message_ttl=None,
-            expires=None,
-            max_length=self._length,
-            max_length_bytes=None,
-            overflow="drop-head",
-            dead_letter_exchange=None,
-            max_priority=None,
-            single_active_consumer=False,
-            delivery_limit=None,
-            queue_mode="default",
-            group_header=None,
-            hold_until_header=None,
-            is_deduplicating=False,
-        )
+        return replace(settings.of_copies, max_length=self._length)
 
     @override
     def enqueue(self, batch: Batch, now: float) -> list[int]:
