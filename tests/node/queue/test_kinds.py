@@ -1,4 +1,4 @@
-"""Which class a queue has, and which of its settings it follows."""
+"""A queue that belongs to an exchange follows policies only as far as its copies go."""
 
 from dataclasses import fields
 
@@ -51,7 +51,7 @@ OF_COPIES = {"queue_version", "queue_master_locator"}
 
 
 def of_exchange(kind: str) -> Queue:
-    """The queue of an exchange of this type, to which policies say all there is to say."""
+    """Return the queue of an exchange of this type, for which policies set everything."""
     name = exchange_queue(kind, "x")
     assert name is not None
     record = QueueRecord("/", name, "uid", type="quorum", arguments={CACHE_SIZE: long(1)})
