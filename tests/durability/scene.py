@@ -1,6 +1,7 @@
 """A node, a ledger of what its clients know, and the few things that tests of faults do with both."""
 
 import asyncio
+import errno
 import shutil
 import time
 from collections.abc import Callable
@@ -117,11 +118,15 @@ async def unchanged(what: Callable[[], object], for_s: float) -> None:
 
 
 def fill_disk(path: Path, left_bytes: int) -> Path:
-    """Write a file so that so much is free. Returns: the file, to be removed."""
+    """Write a file so that no more than so much is free. Returns: the file, to be removed."""
     filler = path / "filler"
-    size = shutil.disk_usage(path).free - left_bytes
-    with filler.open("wb") as file:
-        for _ in range(size // MIB):
-            file.write(bytes(MIB))
-        file.write(bytes(size % MIB))
+    with filler.open("wb", buffering=0) as file:
+        # The nodes write beside this: what is free is asked again, and a disk that they fill meanwhile is full too.
+        while (size := shutil.disk_usage(path).free - left_bytes) > 0:
+            try:
+                file.write(bytes(min(size, MIB)))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                break
     return filler
