@@ -58,7 +58,12 @@ FAST_LANES: Final = (
 """The longest first."""
 
 ALL_LANES: Final = (
-    Lane("conformance", ("tests/conformance/",)),
+    # Spark computes, on both cores; the others wait for nodes and would wait for Spark too if it were as eager as they.
+    Lane("spark", ("tests/spark_ops/",), computes=True, niceness=10),
+    Lane("processes", (SMOKE, "tests/node/", "tests/cluster/", "tests/bench/", "tests/kit/", "tests/test_")),
+    Lane("live", ("tests/spark_ops/live/",)),
+    # A browser gives up what it loads when a network interface comes or goes, as those of containers do.
+    Lane("ui", ("tests/ui/",), apart_from=("deploy",)),
     Lane(
         "conformance-cluster",
         (
@@ -67,17 +72,13 @@ ALL_LANES: Final = (
             "tests/conformance/test_section_9_",
         ),
     ),
-    Lane("spark", ("tests/spark_ops/",), niceness=10),
-    Lane("live", ("tests/spark_ops/live/",), niceness=10),
-    Lane("conformance-mirrors", ("tests/conformance/test_mirrors_",)),
-    Lane("processes", (SMOKE, "tests/node/", "tests/cluster/", "tests/bench/", "tests/kit/", "tests/test_")),
     Lane("chaos", ("tests/chaos/",)),
-    Lane("adversity", ("tests/adversity/", "tests/security/")),
-    Lane("conformance-http", ("tests/conformance/http/",)),
     Lane("deploy", ("tests/deploy/", "tests/docs/", "tests/chaos/containers/")),
-    # A browser gives up what it loads when a network interface comes or goes, as those of containers do.
-    Lane("ui", ("tests/ui/",), apart_from=("deploy",)),
+    Lane("conformance-mirrors", ("tests/conformance/test_mirrors_",)),
+    Lane("conformance", ("tests/conformance/",)),
+    Lane("adversity", ("tests/adversity/", "tests/security/")),
     Lane("durability", ("tests/durability/",)),
+    Lane("conformance-http", ("tests/conformance/http/",)),
     Lane("sim", ("tests/sim/",), computes=True, niceness=19),
     Lane("pure", PURE, computes=True, niceness=19),
 )

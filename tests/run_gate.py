@@ -12,6 +12,7 @@ has failed. All that is tried with fresh seeds follows from one number, which th
 import contextlib
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -60,11 +61,15 @@ class Run:
         """Return what it has printed."""
         return self.output.read_text(errors="replace")
 
-    def report(self, status: int) -> str:
-        """Return what is to be seen of it: all if it failed, else what comes behind the dots."""
+    def report(self, status: int, cpu_s: float) -> str:
+        """Return what is to be seen of it: all if it failed, else what comes behind the dots.
+
+        cpu_s: how long it and the processes that it has waited for kept a core busy, in seconds.
+        """
         told = self.told()
         counted = _COUNTED.findall(told)
         head = f"{self.lane.name}: " + (counted[-1].strip("= ") if counted else f"ended with {status}")
+        head += f", {cpu_s:.0f} s of CPU"
         part = _FIRST_PART.search(told)
         if status not in (0, NONE_FOUND):
             return f"{head}\n{told}"
@@ -143,11 +148,12 @@ class Gatekeeper:
     def _look(self) -> None:
         """Tell of those that have ended."""
         for run in list(self._running):
+            before_s = _cpu_s()
             status = run.process.poll()
             if status is not None:
                 self._running.remove(run)
                 self._statuses.append(status)
-                print(f"{time.strftime('%H:%M:%S')} {run.report(status)}", flush=True)
+                print(f"{time.strftime('%H:%M:%S')} {run.report(status, _cpu_s() - before_s)}", flush=True)
 
     def _interrupt(self) -> None:
         """End what still runs, as Ctrl-C would; what it then says is printed."""
@@ -159,7 +165,15 @@ class Gatekeeper:
                 run.process.wait(max(0.0, deadline - time.monotonic()))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(run.process.pid, signal.SIGKILL)
-            print(f"interrupted: {run.report(run.process.wait())}", flush=True)
+            before_s = _cpu_s()
+            status = run.process.wait()
+            print(f"interrupted: {run.report(status, _cpu_s() - before_s)}", flush=True)
+
+
+def _cpu_s() -> float:
+    """Return how long all processes that were waited for have kept a core busy, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextlib.contextmanager
@@ -198,14 +212,15 @@ def main(arguments: Sequence[str]) -> int:
         return subprocess.call([sys.executable, "-m", "pytest", *others], cwd=ROOT)
     seed = os.environ.get("FLUFFLE_SEED") or (FIXED_SEED if gate == "fast" else str(int(time.time())))
     KEPT.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
+    began, before_s = time.monotonic(), _cpu_s()
     with _interruptible(), _home() as home:
         try:
             status = Gatekeeper(gate, others, home, seed).run()
         except KeyboardInterrupt:
             return INTERRUPTED
     word = "well" if status == 0 else "no tests ran" if status == NONE_FOUND else "FAILED"
-    print(f"{gate}: {word}, in {time.monotonic() - began:.0f} s, FLUFFLE_SEED={seed}")
+    took_s, cpu_s = time.monotonic() - began, _cpu_s() - before_s
+    print(f"{gate}: {word}, in {took_s:.0f} s, {cpu_s:.0f} s of CPU, FLUFFLE_SEED={seed}")
     return status
 
 
