@@ -33,16 +33,26 @@ class MemberProcess(NodeProcess):
     """One node, called `NAME@localhost`, with its data in `directory/NAME`.
 
     command: `start`, or `witness`, which has no clients.   is_plain: it belongs to no cluster.
+    is_forked: its process is a fork of one that has imported all (tests/kit/fork_server.py), where that can be.
     formation: the nodes that it forms a cluster with, by their `seed`; `options` come last on its command line.
     """
 
     stop_s = 40.0
 
-    def __init__(self, directory: Path, name: str, *, command: str = "start", is_plain: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        *,
+        command: str = "start",
+        is_plain: bool = False,
+        is_forked: bool = True,
+    ) -> None:
         super().__init__(directory, f"{name}@localhost", data=directory / name)
         self.port, self.peer_port = free_ports(2)
         self.command = command
         self.is_plain = is_plain
+        self.is_forked = is_forked
         self.formation = ""
 
     @property
@@ -64,7 +74,8 @@ class MemberProcess(NodeProcess):
         environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.directory), **self.environment}
         if self.formation:
             environ["FLUFFLE_CLUSTER_NODES"] = self.formation
-        self._spawn([*command, *self.options], environ)
+        start = self._fork if self.is_forked else self._spawn
+        start([*command, *self.options], environ)
 
     def wait_ready(self) -> None:
         """Wait until the node serves clients."""
@@ -91,13 +102,14 @@ class MemberProcess(NodeProcess):
 class ClusterProcesses:
     """The nodes of a cluster, which are killed at the end."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_forked: bool = True) -> None:
         self.directory = directory
+        self.is_forked = is_forked
         self.all: list[MemberProcess] = []
 
     def make(self, name: str, **options: Any) -> MemberProcess:
         """Make another node, not started."""
-        process = MemberProcess(self.directory, name, **options)
+        process = MemberProcess(self.directory, name, is_forked=self.is_forked, **options)
         self.all.append(process)
         return process
 
@@ -128,10 +140,10 @@ class ClusterProcesses:
 
 
 @contextmanager
-def cluster_processes(directory: Path | None = None) -> Iterator[ClusterProcesses]:
+def cluster_processes(directory: Path | None = None, *, is_forked: bool = True) -> Iterator[ClusterProcesses]:
     """Nodes that are killed at the end.   directory: theirs; None: one with a short path, which goes away with them."""
     with tempfile.TemporaryDirectory(prefix="fluffle-nodes-") as own:
-        nodes = ClusterProcesses(directory or Path(own))
+        nodes = ClusterProcesses(directory or Path(own), is_forked=is_forked)
         try:
             yield nodes
         finally:

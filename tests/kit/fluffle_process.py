@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,8 +61,9 @@ class FluffleProcess:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def main(directory: str, port: str, settings: str) -> None:
-    """Run a node until standard input says stop or ends."""
+def main(arguments: Sequence[str]) -> int:
+    """Run a node until standard input says stop or ends. Returns: the exit code."""
+    directory, port, settings = arguments
     answers = sys.stdout
     sys.stdout = sys.stderr  # so that nothing else gets between the answers
 
@@ -82,7 +83,8 @@ def main(directory: str, port: str, settings: str) -> None:
             answer({"refused": str(error)})
     server.stop()
     answer({"result": None})
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

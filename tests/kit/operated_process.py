@@ -1,7 +1,6 @@
 """A process whose standard input is its operator's: a call of `Admin` a line, each of which gets a line back."""
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +15,7 @@ class OperatedProcess(ServerProcess):
 
     def launch(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         """Start the process and return at once."""
-        self._spawn(command, environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._fork(command, environ, has_pipes=True)
 
     @property
     def admin(self) -> "Admin":

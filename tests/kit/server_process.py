@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from tests.kit.forked_process import ForkedProcess, forked
+
 ROOT: Final = Path(__file__).parents[2]
 MIB: Final = 1024 * 1024
 
@@ -28,7 +30,7 @@ class ServerProcess:
         self.directory = directory
         self.starts = 0
         self._log_name = name
-        self._process: subprocess.Popen[Any] | None = None
+        self._process: subprocess.Popen[Any] | ForkedProcess | None = None
         self._ended_with: int | None = None
 
     def _spawn(
@@ -39,8 +41,25 @@ class ServerProcess:
         self.starts += 1
         with self.log_path.open("wb") as log:
             outputs = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **options}
-            self._process = subprocess.Popen(command, cwd=cwd, env=dict(environ), **outputs)
-        return self._process
+            process = subprocess.Popen(command, cwd=cwd, env=dict(environ), **outputs)
+        self._process = process
+        return process
+
+    def _fork(self, command: Sequence[str], environ: Mapping[str, str], *, has_pipes: bool = False) -> None:
+        """Start a node as a fork of a process that has imported all it needs (tests/kit/fork_server.py), if it can be.
+
+        has_pipes: standard input and output are pipes of text; else what it writes goes to the log.
+        """
+        assert not self.is_running, "one at a time"
+        log_path = self.directory / f"{self._log_name}.{self.starts + 1}.log"
+        with log_path.open("wb") as log:
+            process = forked(command, environ, log, has_pipes=has_pipes)
+        if process is not None:
+            self.starts += 1
+            self._process = process
+            return
+        pipe = subprocess.PIPE
+        self._spawn(command, environ, **({"stdin": pipe, "stdout": pipe, "text": True} if has_pipes else {}))
 
     # --- what it says ---
 
@@ -111,7 +130,7 @@ class ServerProcess:
         assert self._ended_with is not None, "it was not started"
         return self._ended_with
 
-    def _started(self) -> "subprocess.Popen[Any]":
+    def _started(self) -> "subprocess.Popen[Any] | ForkedProcess":
         assert self._process is not None, "it was not started"
         return self._process
 

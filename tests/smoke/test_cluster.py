@@ -23,7 +23,7 @@ ALL = '{"ha-mode":"all"}'
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[MemberProcess]]:
     """Three nodes that mirror all queues."""
-    with cluster_processes(tmp_path) as processes:
+    with cluster_processes(tmp_path, is_forked=False) as processes:
         formed = processes.formed("n1", "n2", "n3")
         formed[0].ask("set_policy", vhost="/", name="ha", pattern="", definition=ALL, apply_to="queues")
         yield formed

@@ -14,7 +14,7 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[MemberProcess]:
     """A node alone."""
-    with cluster_processes(tmp_path) as processes:
+    with cluster_processes(tmp_path, is_forked=False) as processes:
         alone = processes.make("n1", is_plain=True)
         alone.start()
         yield alone
