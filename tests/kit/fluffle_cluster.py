@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from node.io.control import ControlError, request
+from tests.kit.forked_process import run_command
 from tests.kit.network import ProxyNetwork
 from tests.kit.node_process import start_command
 from tests.kit.operated_process import OperatedProcess
 from tests.kit.patience import patience
 from tests.kit.ports import free_ports
 from tests.kit.server_cluster import Cluster, Ctl, Replicas
-from tests.kit.server_process import ROOT
 
 if TYPE_CHECKING:
     from tests.kit.servers import Admin
@@ -116,15 +115,8 @@ class FluffleNode:
         return self._process.admin
 
     def ctl(self, *arguments: str, timeout_s: float = 60.0) -> Ctl:
-        done = subprocess.run(
-            [sys.executable, "-m", "node", "ctl", "--data", self.data, *arguments],
-            env=self._environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        command = [sys.executable, "-m", "node", "ctl", "--data", self.data, *arguments]
+        done = run_command(command, self._environment, timeout_s)
         return Ctl(done.returncode, done.stdout, done.stderr)
 
     def stop_app(self) -> None:

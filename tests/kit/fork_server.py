@@ -31,9 +31,12 @@ PROGRAMS: Final = {
 """Programs of `python -m`, each with the module that has its `main`."""
 IMPORTED: Final = (
     *PROGRAMS.values(),
+    "encodings.idna",
     "uvloop",
     "node.agent.operations",
     "node.app",
+    "node.cli.ctl.commands",
+    "node.cli.ctl.main",
     "node.cli.ports",
     "node.cli.witness",
     "node.clustering.cluster",
@@ -42,7 +45,7 @@ IMPORTED: Final = (
     "node.management.resources.metrics",
     "node.process.agent",
 )
-"""Nodes import these when they start. A module that is missing here costs time and nothing else."""
+"""Nodes import these when they start, and `fluffle ctl` when it runs. A module that is missing here costs time and nothing else."""
 REQUEST_BYTES: Final = 128 * 1024
 DESCRIPTORS: Final = 4
 """Standard input, output and error of the process, and where its end is told."""

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -149,11 +150,17 @@ def _servers() -> _Servers:
 
 
 def forked(
-    command: Sequence[str], environment: Mapping[str, str], log: IO[bytes], *, has_pipes: bool = False
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: IO[bytes],
+    *,
+    output: IO[bytes] | None = None,
+    has_pipes: bool = False,
 ) -> ForkedProcess | None:
     """Start `python -m PROGRAM …` in a fork server's child, in the root of the repository; None: it cannot be forked.
 
-    log: gets what it writes.   has_pipes: its standard input and output are pipes of text instead.
+    log: its standard error, and its standard output if `output` is None.   has_pipes: its standard input and output are
+    pipes of text instead.
     """
     python, option, program, *arguments = command
     if (python, option) != (sys.executable, "-m") or program not in PROGRAMS:
@@ -172,10 +179,37 @@ def forked(
             out = os.fdopen(out_reads)
             theirs.callback(os.close, out_writes)
         else:
-            reads, out_writes = os.open(os.devnull, os.O_RDONLY), log.fileno()
+            reads, out_writes = os.open(os.devnull, os.O_RDONLY), (output or log).fileno()
         theirs.callback(os.close, reads)
         pid, end = servers.next().fork(program, arguments, environment, [reads, out_writes, log.fileno()])
     return ForkedProcess(pid, end, into, out)
+
+
+def run_command(
+    command: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command until its end, forked if it can be, in the root of the repository. Raises: TimeoutExpired."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = forked(command, environment, errors, output=output)
+        if process is None:
+            return subprocess.run(
+                command,
+                env=environment,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.kill()
+        told = []
+        for file in (output, errors):
+            file.seek(0)
+            told.append(file.read().decode())
+    return subprocess.CompletedProcess(command, code, *told)
 
 
 def _is_late(environment: Mapping[str, str], loaded_with: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.cluster_processes import cluster_processes
-from tests.kit.forked_process import ForkedProcess, forked
+from tests.kit.forked_process import ForkedProcess, forked, run_command
 
 pytestmark = pytest.mark.real
 
@@ -99,6 +99,19 @@ def test_what_counts_when_a_process_is_loaded_forbids_it(
     environment: dict[str, str], tmp_path: Path, name: str, value: str
 ) -> None:
     assert start(VERSION, {**environment, name: value}, tmp_path / "log") is None
+
+
+@pytest.mark.parametrize("is_forked", [True, False])
+def test_a_command_is_run_to_its_end(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, is_forked: bool
+) -> None:
+    monkeypatch.setenv("FLUFFLE_TEST_FORK", str(int(is_forked)))
+    done = run_command(VERSION, environment, END_S)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("fluffle ")
+    done = run_command((*VERSION[:-1], "ctl", "--data", "/nowhere", "status"), environment, END_S)
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "no node runs on /nowhere" in done.stderr
 
 
 def test_other_programs_are_not_forked(environment: dict[str, str], tmp_path: Path) -> None:
