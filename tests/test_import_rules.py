@@ -5,6 +5,7 @@ that a new way to do I/O needs no new rule here. Imports under `if TYPE_CHECKING
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -404,17 +405,19 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-def _imports(path: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def _imports(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and dotted name of each import; `from node import log` is an import of node.log."""
+    found: list[tuple[int, str]] = []
     for statement in ast.walk(_tree(path)):
         if isinstance(statement, ast.Import):
-            for alias in statement.names:
-                yield statement.lineno, alias.name
+            found += ((statement.lineno, alias.name) for alias in statement.names)
         elif isinstance(statement, ast.ImportFrom):
             assert statement.level == 0, f"{path}:{statement.lineno}: imports are absolute"
             module = statement.module or ""
             names = [f"{module}.{alias.name}" for alias in statement.names]
-            yield from ((statement.lineno, name if module == "node" else module) for name in names)
+            found += ((statement.lineno, name if module == "node" else module) for name in names)
+    return tuple(found)
 
 
 FILES: Final = sorted(

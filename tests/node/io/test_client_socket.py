@@ -483,7 +483,8 @@ def test_a_client_that_never_reads_is_no_longer_read_from(
     monkeypatch.setattr("node.io.client_socket.UNREAD_REPLIES_MAX_BYTES", most)
     client = Connection(narrow)
     client.channel(1)
-    asked = method(1, methods.QueueDeclare(queue="asked", exclusive=True))
+    # A long name: its answers fill the limit with a tenth of the requests that a short one needs.
+    asked = method(1, methods.QueueDeclare(queue="asked".ljust(255, "."), exclusive=True))
     client.send_bytes(asked)
     sent = flood_until_full(narrow, client, asked)
     assert sent < FLOOD_MAX_BYTES, "we went on reading"
