@@ -137,7 +137,7 @@ class Gatekeeper:
             process = subprocess.Popen(
                 [*command, *self._files[lane.name]],
                 cwd=ROOT,
-                env={**os.environ, **own_folder, "FLUFFLE_SEED": self._seed},
+                env={**inherited(), **own_folder, "FLUFFLE_SEED": self._seed},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -196,6 +196,11 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+def inherited() -> dict[str, str]:
+    """Return the environment for lanes. Bytecode is kept: they start hundreds of nodes, each of which would compile."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def names_files(arguments: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from tests import gates, run_gate
 from tests.gates import ALL_LANES, FAST, FAST_LANES, LANES, ROOT, Gate, Lane, files_with_tests, lane_of
-from tests.run_gate import NONE_FOUND, Gatekeeper, main, names_files
+from tests.run_gate import NONE_FOUND, Gatekeeper, inherited, main, names_files
 
 FILES = files_with_tests()
 
@@ -196,6 +196,13 @@ def test_who_names_files_gets_them_alone() -> None:
     assert names_files(["tests/node"])
     assert not names_files(["-k", "node"])
     assert not names_files(["-k", "tests/nowhere"])
+
+
+def test_lanes_keep_their_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("OTHER", "2")
+    assert "PYTHONDONTWRITEBYTECODE" not in inherited()
+    assert inherited()["OTHER"] == "2"
 
 
 # --- what the fast gate forbids ---
