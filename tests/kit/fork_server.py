@@ -45,7 +45,7 @@ IMPORTED: Final = (
     "node.management.resources.metrics",
     "node.process.agent",
 )
-"""Nodes import these when they start, and `fluffle ctl` when it runs. A module that is missing here costs time and nothing else."""
+"""Nodes and `fluffle ctl` import these when they start. One that is missing costs time and nothing else."""
 REQUEST_BYTES: Final = 128 * 1024
 DESCRIPTORS: Final = 4
 """Standard input, output and error of the process, and where its end is told."""

@@ -33,7 +33,7 @@ def all_of(block: Block) -> set[int]:
 
 
 def test_nobody_has_the_ports_of_another(blocks: list[Block], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other programs listen on does not count here."""
+    """Two processes share no port, whatever other programs listen on."""
     monkeypatch.setattr(ports, "_is_free", lambda port: True)
     one, other = map(all_of, blocks)
     assert len(one) == BLOCK - 1 + BASES * len(ABOVE) * BASE_STEP
