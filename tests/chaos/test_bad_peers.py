@@ -486,7 +486,8 @@ def test_clocks_an_hour_apart(processes: ClusterProcesses, tmp_path: Path) -> No
     ]
     for node, environ in zip(nodes, skewed, strict=True):
         node.formation = ",".join(each.seed for each in nodes)
-        _launch_with(node, environ)
+        node.environment.update(environ)
+        node.launch()
     for node in nodes:
         node.wait_ready()
     for node in nodes:
@@ -499,30 +500,13 @@ def test_clocks_an_hour_apart(processes: ClusterProcesses, tmp_path: Path) -> No
     nodes[0].kill()
     until_running(nodes[1], nodes[1:])
     serves(nodes[1:])
-    _launch_with(nodes[0], skewed[0])
+    nodes[0].launch()
     nodes[0].wait_ready()
     for node in nodes:
         until_running(node, nodes)
     serves(nodes)
     after = incarnations(nodes[0])
     assert {node.name for node in nodes if after[node.name] != before[node.name]} == {nodes[0].name}
-
-
-def _launch_with(node: MemberProcess, environ: dict[str, str]) -> None:
-    """Launch it with these variables."""
-    kept = dict(os.environ)
-    original = subprocess.Popen
-
-    def popen(*arguments: Any, **options: Any) -> Any:
-        options["env"] = {**options["env"], **environ}
-        return original(*arguments, **options)
-
-    subprocess.Popen = popen  # type: ignore[misc, assignment]
-    try:
-        node.launch()
-    finally:
-        subprocess.Popen = original  # type: ignore[misc]
-        assert dict(os.environ) == kept
 
 
 def _expire(nodes: list[MemberProcess]) -> None:
