@@ -17,7 +17,7 @@ from tests.kit.synthetic.faults import FAULTS, drop, duplicate, inject, setup_fo
 from tests.kit.synthetic.telemetry import Setup, rows
 from tests.spark_ops.health.reference import evidence
 
-SETUP = Setup(hours=1.0, queues=12)
+SETUP = Setup(hours=1.0, queues=12, interval_s=20.0)
 
 
 def judged(made: Iterable[dict[str, Any]], setup: Setup = SETUP, **others: Any) -> Judged:
