@@ -1,6 +1,7 @@
 """`spark-ops report` without Spark: files in, files out, one clear line for whatever makes no sense."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,16 +141,24 @@ def test_one_line_says_what_is_wrong(
 @pytest.mark.slow
 def test_from_telemetry(spark: Any, tmp_path: Path) -> None:
     """ROOT is judged, and what came of a plan is measured and kept: nobody carried it out, so nothing arrived."""
-    from spark_ops.jobs.loads import cluster_rows
+    from spark_ops.jobs.topology_snapshots import latest
     from spark_ops.planning.drafting import draft
     from spark_ops.planning.goals import Settings
+    from spark_ops.planning.topology import rows_of
     from tests.kit.synthetic.files import write_parquet
     from tests.kit.synthetic.telemetry import Setup, rows
 
-    setup = Setup(nodes=3, queues=30, replicas=2, hours=1.0, interval_s=60, uneven=1.0, zones=0)
+    setup = Setup(nodes=3, queues=12, replicas=2, hours=1.0, interval_s=60, uneven=1.0, zones=0)
     root, middle = tmp_path / "root", setup.start_s + 1800.0
     write_parquet(rows(setup), root)
-    seen = cluster_rows(spark, root, since=setup.start_s, until=middle, now=middle)
+    placed = rows_of(latest(root, until=middle).document, now=middle)
+    loads = {queue.queue: 0.2 if queue.master == "node1" else 0.02 for queue in placed.queues}
+    seen = replace(
+        placed,
+        window=(float(setup.start_s), middle),
+        coverage=1.0,
+        queues=tuple(replace(queue, cpu=loads[queue.queue]) for queue in placed.queues),
+    )
     plan = draft(seen, Settings(), now=middle)
     (tmp_path / "plan.json").write_text(plans.written(plan))
     given = [
