@@ -19,11 +19,15 @@ def spark() -> Iterator[Any]:
         pytest.skip(str(error))
     quiet = {
         "spark.driver.memory": "1g",
+        # Without its second compiler the JVM keeps 48 MB of compiled code, which the tests fill: it forgot some again.
+        "spark.driver.defaultJavaOptions": "-XX:ReservedCodeCacheSize=240m",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
         # To compile a job costs a third of a test and changes no result. Jobs that are compiled: test_submit.py.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # Else each call of pyspark asks the JVM to remember the line that it comes from, for the texts of errors.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     with session("tests", master="local[2]", extra=quiet) as made:
         yield made
