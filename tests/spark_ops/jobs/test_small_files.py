@@ -1,7 +1,6 @@
 """Rows that the driver reads are those that Spark reads, and each file is read once."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from spark_ops.jobs.small_files import tables_of
 from spark_ops.telemetry import arrow
 from tests.kit.synthetic.faults import duplicate, inject, shuffle
 from tests.kit.synthetic.telemetry import Setup, rows
+from tests.spark_ops.jobs.queue_figures import FINDINGS, with_figures
 from tests.spark_ops.jobs.roots import overwrite_pages, write
 
 SETUP = Setup(hours=1.0, queues=6, interval_s=30.0)
@@ -95,7 +95,7 @@ def test_what_a_process_remembers_has_a_bound(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["slow-confirms", "consumer-starvation", "slow-link", "node-restart"])
+@pytest.mark.parametrize("fault", ["consumer-starvation", "slow-link", "node-restart"])
 def test_a_judgement_is_the_same_either_way(
     spark: Any, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,12 +103,18 @@ def test_a_judgement_is_the_same_either_way(
     from spark_ops.jobs import health
     from spark_ops.jobs.health import Window, judge_window
 
-    write(tmp_path, shuffle(duplicate(inject(replace(SETUP, hours=1.0), fault), 0.1)))
+    made = inject(SETUP, fault)
+    wanted: set[str] = set()
+    if fault == "consumer-starvation":
+        made = (with_figures(row, START) for row in made)
+        wanted = {fault, *FINDINGS}
+    write(tmp_path, shuffle(duplicate(made, 0.1)))
     window = Window("synthetic", START + 5, START + 60, None)
     local = health_document(judge_window(spark, tmp_path, window, Settings()), 0.0)
     monkeypatch.setattr(health, "LOCAL_ROWS", 0)
     assert health_document(judge_window(spark, tmp_path, window, Settings()), 0.0) == local
     assert local["verdict"] != "unknown"
+    assert {finding["kind"] for finding in local["findings"]} >= wanted
 
 
 @pytest.mark.spark

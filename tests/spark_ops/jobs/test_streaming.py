@@ -10,6 +10,7 @@ import pytest
 from spark_ops.health.settings import Settings
 from tests.kit.synthetic.faults import duplicate, inject
 from tests.kit.synthetic.telemetry import Row, Setup, rows
+from tests.spark_ops.jobs.queue_figures import FINDINGS, with_figures
 from tests.spark_ops.jobs.roots import overwrite_pages, write_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -36,18 +37,6 @@ def write_slices(root: Path, made: list[Row], minutes: int) -> None:
         write_file(path, key[0], some)
 
 
-def with_figures(row: Row) -> Row:
-    """Give two queues what their rows have as a histogram and as a map: slow confirms, and lost dead letters."""
-    if row["kind"] != "queue" or row["role"] != "master":
-        return row
-    minute = max(0, row["ts"] // 60_000 - START)
-    if row["queue"] == "queue-00001":
-        return {**row, "confirm_us": [*([0] * 28), 10 * minute, 0, 0, 0]}
-    if row["queue"] == "queue-00002":
-        return {**row, "dead_letters_lost_total": minute, "dead_letters_lost_by": {"refused": minute}}
-    return row
-
-
 def test_a_stream_that_is_cut_finds_what_a_batch_does(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +48,8 @@ def test_a_stream_that_is_cut_finds_what_a_batch_does(
     from spark_ops.jobs.health import Window, judge_window
 
     root = tmp_path / "root"
-    write_slices(root, list(duplicate(map(with_figures, inject(SETUP, "consumer-starvation")), 0.1)), 15)
+    made = (with_figures(row, START) for row in inject(SETUP, "consumer-starvation"))
+    write_slices(root, list(duplicate(made, 0.1)), 15)
     store = streaming.Store(root, "synthetic")
     write = streaming.Store.write
 
@@ -85,8 +75,7 @@ def test_a_stream_that_is_cut_finds_what_a_batch_does(
     assert told.document["coverage"]["duplicates"] > 0
     assert set(told.raised) == {
         "consumer-starvation///queue-00000",
-        "slow-confirms///queue-00001",
-        "dead-letters-lost///queue-00002",
+        *(f"{kind}///{queue}" for kind, queue in FINDINGS.items()),
     }
 
     again = streaming.judge_store(spark, root, store, "synthetic", window_s=WINDOW_S, settings=Settings())
