@@ -19,7 +19,7 @@ def spark() -> Iterator[Any]:
         pytest.skip(str(error))
     quiet = {
         "spark.driver.memory": "1g",
-        # Without its second compiler the JVM keeps 48 MB of compiled code, which the tests fill: it forgot some again.
+        # Without its second compiler the JVM keeps 48 MB of compiled code, which two files of tests nearly fill.
         "spark.driver.defaultJavaOptions": "-XX:ReservedCodeCacheSize=240m",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
