@@ -29,6 +29,8 @@ SERVERS: Final = 3
 """The nodes of a cluster take turns at them, so that each node has another order of its sets, as processes have."""
 READ_AT_LOAD: Final = ("LD_", "PYTHON", "MALLOC_", "GLIBC_")
 """Variables whose names begin so count when a process is loaded, which is too late for a forked one."""
+START_S: Final = 120.0
+"""A fork server, which imports first, answers within this time. Only a failing test waits so long."""
 END_S: Final = 10.0
 
 
@@ -104,6 +106,7 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
                 cwd=ROOT,
             )
+        self._control.settimeout(START_S)
         atexit.register(self._stop)
 
     def fork(
@@ -111,7 +114,7 @@ class ForkServer:
     ) -> tuple[int, int]:
         """Start a program.   files: its standard input, output and error.
 
-        Returns: the id of its process, and a pipe on which its end is told.
+        Returns: the id of its process, and a pipe on which its end is told. Raises: TimeoutError.
         """
         request = json.dumps([program, list(arguments), dict(environment)]).encode()
         assert len(request) <= REQUEST_BYTES
@@ -168,7 +171,7 @@ def forked(
     if os.environ.get("FLUFFLE_TEST_FORK") == "0":
         return None
     servers = _servers()
-    if not _is_late(environment, servers.environment):
+    if not _can_go_on(environment, servers.environment):
         return None
     into = out = None
     with contextlib.ExitStack() as theirs:  # these descriptors, once the child has them, are its alone
@@ -212,7 +215,7 @@ def run_command(
     return subprocess.CompletedProcess(command, code, *told)
 
 
-def _is_late(environment: Mapping[str, str], loaded_with: Mapping[str, str]) -> bool:
+def _can_go_on(environment: Mapping[str, str], loaded_with: Mapping[str, str]) -> bool:
     """Return whether a process that was loaded with one environment can go on with the other."""
     counts = {name: value for name, value in environment.items() if name.startswith(READ_AT_LOAD)}
     return counts.items() <= loaded_with.items()
