@@ -19,11 +19,12 @@ from node.queue.host import Copied
 from node.queue.id_window import IdWindow, id_of, pieces_of
 from node.queue.live_queue import Asked
 from node.queue.metering import MeteredQueue
+from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.queue import Queue
 from node.queue.rules import expiry_of
-from node.queue.run import Batch, Run
+from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import Page
 from node.queue.whole_read import WholeRead
 
@@ -40,6 +41,8 @@ class DeduplicatingQueue(Queue):
         self._on_learnt: Callable[[], None] | None = None
         """Called when the window is complete; None: it is."""
         self._is_learning = False
+        self._renumbered = NumberSet()
+        """Numbers that messages no longer have, while the window is made: a read may find them all the same."""
         self.duplicates = 0
         return super()._new_backlog(settings)
 
@@ -127,13 +130,10 @@ class DeduplicatingQueue(Queue):
         super().requeue(runs, now, is_asked=is_asked)
 
     @override
-    def _put_at_tail(self, run: Run) -> None:
-        # The ids stay while the numbers change.
-        ids, first = self._window.left(run.seqs), self.next_seq
-        super()._put_at_tail(run)
-        for number, id_ in enumerate(ids, first):
-            if id_ is not None:
-                self._window.add(id_, number, run.expiry)
+    def renumbered(self, old: Run, new: Run) -> None:
+        self._window.renumbered(old.seqs, new.seqs, _expiry(new))
+        if self._on_learnt is not None:
+            self._renumbered.add(old.seqs)
 
     @override
     def purge(self) -> Asked[int]:
@@ -184,24 +184,41 @@ class DeduplicatingQueue(Queue):
         WholeRead(self, self._host, self._learn, self._learnt).begin()
 
     def _learn(self, run: Run) -> None:
-        window, now = self._window, self._host.now
-        for index, content in enumerate(run.contents):
-            id_ = id_of(content)
-            if id_ is None:
-                continue
-            if window.has(id_, now):
+        for index in range(len(run)):
+            if run.seqs[index] not in self._renumbered and not self._is_new(run, index):
                 self._drop_duplicate(run[index : index + 1])
-            else:
-                window.add(id_, run.seqs[index], run.expiry)
+
+    def _is_new(self, run: Run, index: int) -> bool:
+        """Take the id of a message into the window. Returns: False: another message has it."""
+        id_, number = id_of(run.contents[index]), run.seqs[index]
+        if id_ is None or self._window.is_of(id_, number):
+            return True
+        if self._window.has(id_, self._host.now):
+            return False
+        self._window.add(id_, number, _expiry(run))
+        return True
+
+    @override
+    def take_waiting(self, run: Run) -> None:
+        # No read of the queue comes by these.
+        new = [index for index in range(len(run)) if self._is_new(run, index)]
+        for first, stop in pieces_of(sorted(set(range(len(run))).difference(new))):
+            super().forget(run[first:stop])
+            self._count_duplicates(stop - first)
+        for first, stop in pieces_of(new):
+            super().take_waiting(run[first:stop])
 
     def _learnt(self) -> None:
         on_learnt, self._on_learnt = self._on_learnt, None
+        self._renumbered = NumberSet()
         assert on_learnt is not None, "the window is complete"
         on_learnt()
 
     def _drop_duplicate(self, run: Run) -> None:
         """Drop a message that came while the window was made."""
         number = run.seqs[0]
+        if self.retries is not None:
+            self.retries.drop(number)
         for level in self.backlog.levels:
             if not isinstance(level, PagedBacklog):
                 continue
@@ -231,6 +248,11 @@ class _Learnt:
 
 class MeteredDeduplicatingQueue(DeduplicatingQueue, MeteredQueue):
     """A queue without duplicates that keeps an account."""
+
+
+def _expiry(run: Run) -> float:
+    """Return when messages expire: those that wait to be retried do not, and their `expiry` is another time."""
+    return NEVER if run.envelope.waits else run.expiry
 
 
 def _part(batch: Batch, first: int, stop: int) -> Batch:

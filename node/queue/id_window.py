@@ -90,6 +90,10 @@ class IdWindow:
         number = self._numbers.get(id_)
         return number is not None and (not self._expiries or self._expiries.get(number, NEVER) > now)
 
+    def is_of(self, id_: Id, number: int) -> bool:
+        """Return True if this message is known to have this id."""
+        return self._ids.get(number) == id_
+
     def add(self, id_: Id, number: int, expiry: float) -> None:
         """Take in a message that has come into the queue."""
         self._numbers[id_] = number
@@ -105,21 +109,32 @@ class IdWindow:
         """Note that messages came back from a client."""
         self._out.difference_update(seqs)
 
-    def left(self, seqs: range) -> list[Id | None]:
-        """Forget messages that have left the queue, or are to get other numbers; return the id of each."""
+    def renumbered(self, old: range, new: range, expiry: float) -> None:
+        """Note that messages have got other numbers, and when they expire now; they keep their ids."""
+        for before, after in zip(old, new, strict=True):
+            id_ = self._ids.get(before)
+            if id_ is None:
+                continue
+            is_its = self._numbers.get(id_) == before  # else it had expired, and a later message has its id
+            self.left(range(before, before + 1))
+            self._ids[after] = id_
+            if expiry != NEVER:
+                self._expiries[after] = expiry
+            if is_its:
+                self._numbers[id_] = after
+
+    def left(self, seqs: range) -> None:
+        """Forget messages that have left the queue."""
         numbers, ids, expiries = self._numbers, self._ids, self._expiries
         self._out.difference_update(seqs)
-        found: list[Id | None] = []
         for number in seqs:
             id_ = ids.pop(number, None)
-            found.append(id_)
             if id_ is None:
                 continue
             if numbers.get(id_) == number:  # else it had expired, and a later message has its id
                 del numbers[id_]
             if expiries:
                 expiries.pop(number, None)
-        return found
 
     def purged(self) -> None:
         """Forget all messages but those with clients."""

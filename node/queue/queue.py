@@ -63,8 +63,7 @@ class Queue:
         """True if persistent messages in it survive a restart of the node."""
         self.backlog = self._new_backlog(settings)
         self.consumers = Consumers(single_active=settings.single_active_consumer)
-        self.unacked_count = 0
-        self.unacked_bytes = 0
+        self.unacked_count = self.unacked_bytes = 0
         self.delivered_count = self.settled_count = 0
         """The numbers of messages delivered to be settled, and of those settled, since the queue is live."""
         self._counters = QueueCounters()
@@ -399,9 +398,11 @@ class Queue:
             self.backlog.add(new)
 
     def _its_retries(self) -> Retries:
-        if self.retries is None:
-            self.retries = Retries(self, self._host.timers)
+        self.retries = self.retries or Retries(self, self._host.timers)
         return self.retries
+
+    def renumbered(self, old: Run, new: Run) -> None:
+        """Note that messages get other numbers; those of `old` are forgotten next."""
 
     def came_back(self, run: Run) -> None:
         """Take messages that have waited and are ready again; their numbers are above all others."""

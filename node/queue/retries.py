@@ -14,7 +14,7 @@ from node.catalogue.policy import QueueSettings
 from node.queue.delay_backlog import ROUNDING_S, TIMER_MAX_S, DelayBacklog
 from node.queue.number_set import NumberSet
 from node.queue.rules import expiry_of
-from node.queue.run import NEVER, Envelope, Run
+from node.queue.run import NEVER, Absent, Envelope, Run
 from node.queue.tail import Numbering, to_tail
 from node.scheduling.timers import Timer, Timers
 
@@ -111,6 +111,12 @@ class Retries:
         self._waiting.add(run)
         self._arm(now)
 
+    def drop(self, number: int) -> None:
+        """Let go of a message, if it waits here; disk and mirrors are told by the caller."""
+        if number in self.numbers:
+            self._waiting.withdraw(number, _taken)
+            self.numbers.discard(range(number, number + 1))
+
     def clear(self) -> int:
         """Drop all messages, and have disk and mirrors forget them; return how many there were."""
         count = self.count
@@ -158,6 +164,10 @@ class Retries:
                 queue.came_back(new)
         queue.went_on(now)
         self._arm(now)
+
+
+def _taken(run: Run | Absent | None) -> None:
+    """Do nothing with a message that was taken out."""
 
 
 def _nothing() -> None:

@@ -36,6 +36,9 @@ class Numbering(Protocol):
     def count_letters(self, count: int) -> None:
         """Leave so many messages out of the count of publishes."""
 
+    def renumbered(self, old: Run, new: Run) -> None:
+        """Note that messages get other numbers; those of `old` are forgotten next."""
+
     def forget(self, run: Run) -> None:
         """Have disk and mirrors forget messages."""
 
@@ -59,5 +62,6 @@ def to_tail(queue: Numbering, run: Run, envelope: Envelope, expiry: float) -> It
             queue.storage.keep(batch, new.seqs.start, expiry)
             if new.deliveries:
                 queue.storage.delivered(new.seqs, new.deliveries)
+        queue.renumbered(old, new)
         yield new
         queue.forget(old)  # last, so that one of the two is there after a crash

@@ -3,9 +3,10 @@
 import pytest
 
 from node.amqp.field_table import Table, boolean, longstr
-from node.amqp.methods import BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk
+from node.amqp.methods import BasicAck, BasicGet, BasicGetOk, BasicNack, ConfirmSelect, ConfirmSelectOk
 from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
+from node.catalogue.records import Json
 from node.queue.deduplicating_queue import DeduplicatingQueue
 from tests.kit.cluster import client_of
 from tests.kit.disk_cluster import DiskCluster
@@ -16,10 +17,10 @@ ARGUMENTS: Table = {"x-message-deduplication": boolean(True)}
 COUNT = 40
 
 
-def mirrored() -> DiskCluster:
-    """A queue q with its master on n1 and copies on all nodes."""
+def mirrored(**policy: Json) -> DiskCluster:
+    """A queue q with its master on n1 and copies on all nodes.   policy: what else holds for it."""
     cluster = DiskCluster(*NODES)
-    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"}))
+    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic", **policy}))
     cluster.declare_mirrored("q", *NODES, arguments=ARGUMENTS)
     return cluster
 
@@ -102,3 +103,71 @@ def test_publishes_that_are_sent_again_at_a_failover_come_once() -> None:
         cluster.settle()
         cluster.advance(1.0)
         assert master(cluster).backlog.count == 3, hops
+
+
+RETRY: dict[str, Json] = {"delayed-retry-type": "all", "delayed-retry-min": 10_000}
+RETURNED = 4
+"""So many of the messages wait to be retried."""
+
+
+def retrying() -> tuple[DiskCluster, Client]:
+    """A queue of which some messages wait to be retried, and a publisher on n2."""
+    cluster = mirrored(**RETRY)
+    client = publisher(cluster, "n2")
+    publish(cluster, client, *range(COUNT))
+    out = client_of(cluster["n3"], 1)
+    for tag in range(1, RETURNED + 1):
+        assert isinstance(out.ask(1, BasicGet(queue="q")), BasicGetOk)
+        out.send(1, BasicNack(tag, requeue=True))
+        cluster.settle()
+    out.lose()
+    cluster.settle()
+    return cluster, client
+
+
+def figures(cluster: DiskCluster) -> tuple[int, int, int]:
+    """Return how many messages of the master are ready, how many wait to be retried, and how many ids it has."""
+    queue = master(cluster)
+    return queue.backlog.count, 0 if queue.retries is None else queue.retries.count, queue.ids
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_the_next_master_knows_the_ids_of_what_waits_to_be_retried(is_paged: bool) -> None:
+    cluster, client = retrying()
+    assert figures(cluster) == (COUNT - RETURNED, RETURNED, COUNT)
+    if is_paged:
+        for node in cluster:
+            node.page_out()
+    cluster.crash("n1")
+    cluster.settle()
+    cluster.advance(1.0)
+    assert cluster.view("q").master_node != "n1"
+    publish(cluster, client, *range(COUNT))
+    assert figures(cluster) == (COUNT - RETURNED, RETURNED, COUNT)
+    cluster.advance(12.0)
+    publish(cluster, client, *range(COUNT))
+    assert figures(cluster) == (COUNT, 0, COUNT)
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_a_restart_of_all_nodes_keeps_the_ids_of_what_waits_to_be_retried(is_paged: bool) -> None:
+    cluster, client = retrying()
+    if is_paged:
+        for node in cluster:
+            node.page_out()
+    cluster.advance(1.0)
+    for name in NODES:
+        cluster.crash(name, is_noticed=False)
+    for name in NODES:
+        cluster.start(name)
+        for other in NODES:
+            if other not in cluster.nodes:
+                cluster.declare_dead(other)
+        cluster.settle()
+    cluster.advance(0.1)
+    client = publisher(cluster, "n2")
+    for seconds in (0.0, 0.5, 12.0):
+        cluster.advance(seconds)
+        publish(cluster, client, *range(COUNT))
+        ready, waiting, ids = figures(cluster)
+        assert (ready + waiting, ids) == (COUNT, COUNT)
