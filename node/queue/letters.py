@@ -7,13 +7,13 @@ Source: docs/dead_letters.md.
 
 from typing import Final
 
-from node.queue.run import Run
+from node.queue.run import Run, content_bytes
 
 LETTERS_MAX_BYTES: Final = 64 * 1024 * 1024
 """The memory that the dead letters of a queue may take, about, before it gives out no more messages."""
 
 LETTER_BYTES: Final = 600
-"""The bytes that a dead letter costs beside its body, about."""
+"""The bytes that a dead letter costs beside its content, about."""
 
 
 class Letters:
@@ -22,21 +22,22 @@ class Letters:
     is_full: there are so many that the queue gives out no messages, until half of them have gone.
     """
 
-    __slots__ = ("body_bytes", "count", "is_full")
+    __slots__ = ("_content_bytes", "body_bytes", "count", "is_full")
 
     def __init__(self) -> None:
-        self.count = self.body_bytes = 0
+        self.count = self.body_bytes = self._content_bytes = 0
         self.is_full = False
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes that they take in memory, about."""
-        return self.body_bytes + self.count * LETTER_BYTES
+        """The bytes that they take in memory, about: properties count, as they may be larger than bodies."""
+        return self._content_bytes + self.count * LETTER_BYTES
 
     def add(self, run: Run) -> bool:
         """Count more letters. Returns: True if these are too many for the first time."""
         self.count += len(run)
         self.body_bytes += run.body_bytes
+        self._content_bytes += content_bytes(run)
         if self.is_full or self.memory_bytes <= LETTERS_MAX_BYTES:
             return False
         self.is_full = True
@@ -46,6 +47,7 @@ class Letters:
         """Count letters no more that have gone. Returns: True if the queue may give out messages again."""
         self.count -= len(run)
         self.body_bytes -= run.body_bytes
+        self._content_bytes -= content_bytes(run)
         assert self.count >= 0
         if not self.is_full or self.memory_bytes > LETTERS_MAX_BYTES // 2:
             return False

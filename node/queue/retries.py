@@ -14,12 +14,15 @@ from node.catalogue.policy import QueueSettings
 from node.queue.delay_backlog import ROUNDING_S, TIMER_MAX_S, DelayBacklog
 from node.queue.number_set import NumberSet
 from node.queue.rules import expiry_of
-from node.queue.run import NEVER, Absent, Envelope, Run
+from node.queue.run import NEVER, Absent, Envelope, Run, content_bytes
 from node.queue.tail import Numbering, to_tail
 from node.scheduling.timers import Timer, Timers
 
 RETRIES_MAX_BYTES: Final = 64 * 1024 * 1024
 """The memory that the waiting messages of a queue may take, about; above it messages come back at once."""
+
+RETRY_BYTES: Final = 450
+"""The bytes that a waiting message costs beside its content, about: most came back by themselves, as runs of one."""
 
 READY_MAX: Final = 512
 """The most messages of a queue that become ready again at a time; the others follow in the next turns."""
@@ -65,7 +68,7 @@ class RetryingQueue(Numbering, Protocol):
 class Retries:
     """The waiting messages of one queue."""
 
-    __slots__ = ("_envelopes", "_queue", "_timer", "_timers", "_waiting", "numbers")
+    __slots__ = ("_content_bytes", "_envelopes", "_queue", "_timer", "_timers", "_waiting", "numbers")
 
     def __init__(self, queue: RetryingQueue, timers: Timers) -> None:
         self._queue = queue
@@ -73,6 +76,7 @@ class Retries:
         self._waiting = DelayBacklog(queue.storage, _nothing)
         self._envelopes: dict[Envelope, Envelope] = {}
         self._timer: Timer | None = None
+        self._content_bytes = 0
         self.numbers = NumberSet()
         """The numbers of the messages that wait."""
 
@@ -88,8 +92,8 @@ class Retries:
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes that they take in memory, about."""
-        return self._waiting.memory_bytes
+        """The bytes that they take in memory, about: properties count, as they may be larger than bodies."""
+        return self._content_bytes + self._waiting.count * RETRY_BYTES
 
     def runs(self) -> list[Run]:
         """Return the messages that wait."""
@@ -108,13 +112,14 @@ class Retries:
     def add(self, run: Run, now: float) -> None:
         """Add messages that wait already, as the disk or an earlier master says."""
         self.numbers.add(run.seqs)
+        self._content_bytes += content_bytes(run)
         self._waiting.add(run)
         self._arm(now)
 
     def drop(self, number: int) -> None:
         """Let go of a message, if it waits here; disk and mirrors are told by the caller."""
         if number in self.numbers:
-            self._waiting.withdraw(number, _taken)
+            self._waiting.withdraw(number, self._taken)
             self.numbers.discard(range(number, number + 1))
 
     def clear(self) -> int:
@@ -123,6 +128,7 @@ class Retries:
         for run in self.runs():
             self._queue.forget(run)
         self._waiting.abandon()
+        self._content_bytes = 0
         self.numbers = NumberSet()
         return count
 
@@ -131,6 +137,10 @@ class Retries:
         self._waiting.close()
         if self._timer is not None:
             self._timer.cancel()
+
+    def _taken(self, run: Run | Absent | None) -> None:
+        assert isinstance(run, Run), "all that waits is in memory"
+        self._content_bytes -= content_bytes(run)
 
     def _counterpart(self, envelope: Envelope) -> Envelope:
         """Return the same envelope of messages that wait, or of those that no longer do."""
@@ -159,15 +169,12 @@ class Retries:
             run = waiting.take(left)
             left -= len(run)
             self.numbers.discard(run.seqs)
+            self._content_bytes -= content_bytes(run)
             envelope = self._counterpart(run.envelope)
             for new in to_tail(queue, run, envelope, expiry_of(queue.settings, envelope, now)):
                 queue.came_back(new)
         queue.went_on(now)
         self._arm(now)
-
-
-def _taken(run: Run | Absent | None) -> None:
-    """Do nothing with a message that was taken out."""
 
 
 def _nothing() -> None:

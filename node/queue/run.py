@@ -263,6 +263,11 @@ class Absent:
         )
 
 
+def content_bytes(run: Run) -> int:
+    """Return the number of bytes of all contents: of bodies, properties and frames. None of them is settled."""
+    return sum(map(len, run.contents))
+
+
 def bytes_of(contents: Sequence[bytes], size: int) -> int:
     """Return the number of bytes of the bodies of `contents`, where `size` is as in `Run`."""
     if size != MIXED_SIZES:

@@ -214,6 +214,19 @@ def test_a_queue_with_too_many_letters_gives_out_nothing(monkeypatch: pytest.Mon
     assert bench.client.bodies() == [b"4"]
 
 
+def test_properties_of_letters_count_for_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message without a body may have headers of any size."""
+    monkeypatch.setattr(letters, "LETTERS_MAX_BYTES", letters.LETTER_BYTES + 2000)
+    bench = Bench()
+    queue = bench.world.queue("q")
+    bench.client.publish(1, "q", b"", properties=Properties(headers={"h": longstr("x" * 3000)}))
+    bench.reject(b"1")
+    assert queue.letters.is_full
+    bench.declare("dead")
+    bench.world.advance(2 * RETRY_MAX_S)
+    assert (queue.letters.is_full, queue.letters.memory_bytes) == (False, 0)
+
+
 def test_letters_go_with_their_queue() -> None:
     """Nothing is dead-lettered from a deleted queue (amqp-behaviour §3.11)."""
     bench = Bench()

@@ -2,14 +2,16 @@
 
 import pytest
 
+from node.amqp.field_table import longstr
+from node.amqp.properties import Properties
 from node.catalogue.delayed import DELAY_MAX_MS
 from node.catalogue.policy import QueueSettings
 from node.queue import retries
 from node.queue.dead_letter import DELIVERY_LIMIT, EXPIRED
 from node.queue.delay_backlog import ROUNDING_S
 from node.queue.retries import READY_MAX, delay_ms
-from node.queue.run import Run
-from tests.kit.messages import FakeOutlet, answer, bodies_of
+from node.queue.run import Batch, Run
+from tests.kit.messages import FakeOutlet, answer, bodies_of, content, envelope
 from tests.node.queue.test_queue import Bench
 
 
@@ -174,11 +176,43 @@ def test_a_settled_message_is_no_longer_counted_as_unacknowledged() -> None:
 
 def test_too_many_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory for those that wait is bounded."""
-    monkeypatch.setattr(retries, "RETRIES_MAX_BYTES", 150)
+    monkeypatch.setattr(retries, "RETRIES_MAX_BYTES", retries.RETRY_BYTES + 100)
     bench = retrying()
     bench.publish(b"a" * 100, b"b", b"c")
     returned(bench, count=3)
     assert (waiting(bench), bench.ready) == (1, [b"b", b"c"])
+    bench.advance(1.1)
+    assert (waiting(bench), bench.ready) == (0, [b"b", b"c", b"a" * 100])
+    returned(bench, count=3)
+    assert (waiting(bench), bench.ready) == (2, [b"a" * 100])
+
+
+def test_properties_count_for_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message without a body may have headers of any size."""
+    monkeypatch.setattr(retries, "RETRIES_MAX_BYTES", retries.RETRY_BYTES + 1000)
+    bench = retrying()
+    headers = {"h": longstr("x" * 1000)}
+    for _ in range(2):
+        batch = Batch(envelope(), [content(b"", properties=Properties(headers=headers))], 0)
+        bench.queue.enqueue(batch, bench.now)
+    returned(bench, count=2)
+    assert (waiting(bench), len(bench.ready)) == (1, 1)
+
+
+def test_what_is_counted_of_the_memory_goes_with_the_messages() -> None:
+    bench = retrying()
+    bench.publish(b"a", b"bb", b"ccc")
+    returned(bench, count=3)
+    queue = bench.queue
+    assert queue.retries is not None
+    assert queue.retries.memory_bytes > 3 * retries.RETRY_BYTES
+    queue.retries.drop(queue.next_seq - 1)
+    assert answer(queue.purge()) == 2
+    assert queue.retries.memory_bytes == 0
+    bench.publish(b"a")
+    returned(bench)
+    bench.advance(1.1)
+    assert (queue.retries.memory_bytes, bench.ready) == (0, [b"a"])
 
 
 def test_many_that_are_due_come_in_parts() -> None:
