@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.forwarding import Forwarding, ForwardingHost
+from node.broker.full_routes import FullRoutes
 from node.catalogue.deduplication import DEDUPLICATION_TYPE
 from node.catalogue.delayed import DELAY_HEADER
 from node.catalogue.exchange_queues import exchange_of, type_of_owner
@@ -75,7 +76,10 @@ class DelayedMessages(Forwarding[Delayed]):
 
     def __init__(self, broker: ForwardingHost) -> None:
         super().__init__(broker)
+        self._full = FullRoutes(broker)
         self._routes: dict[tuple[Delayed, tuple[str, ...]], Targets | None] = {}
+        self._lacking: set[tuple[Delayed, tuple[str, ...]]] = set()
+        """Those of them that would lead to a queue which is out of reach, too."""
         self._version = -1
         self._count = 0  # of all that are not forgotten
         self._groups: dict[PendingPublish, Group] = {}
@@ -146,7 +150,11 @@ class DelayedMessages(Forwarding[Delayed]):
         targets: of all of them; None: each has its own.
         """
         batches = _batches(group, targets) if targets is not None else self._own_batches(group)
-        if any(target.is_out_of_reach for _, found in batches for target in found.away):
+        if (
+            (group.errand, _keys(group.runs[0].envelope)) in self._lacking
+            or not batches
+            or any(target.is_out_of_reach for _, found in batches for target in found.away)
+        ):
             for run in group.runs:
                 self._postpone(group.errand, run, group.queue)
             return
@@ -161,7 +169,9 @@ class DelayedMessages(Forwarding[Delayed]):
         intake.end(pending, self._arrived)
 
     def _own_batches(self, group: Group) -> list[tuple[Batch, Targets]]:
-        """Return messages of which each has targets of its own, as they go out, in order, with these targets."""
+        """Return messages of which each has targets of its own, as they go out, in order, with these targets; none if a
+        queue is out of reach to which one of them goes.
+        """
         errand, envelope = group.errand, group.runs[0].envelope
         keys, header = _keys(envelope), self._hold_header(errand)
         envelope = envelope if errand.is_held else due_envelope(envelope)
@@ -173,6 +183,8 @@ class DelayedMessages(Forwarding[Delayed]):
                 else:
                     copy, headers = due_copy(content, envelope.channel)
                     headers.pop(header, None)
+                if self._full.lack(errand.vhost, errand.exchange, keys, headers, copy, errand.past):
+                    return []
                 own = Targets(self._route(group.errand, keys, headers, copy))
                 found.append((Batch(envelope, [copy], run.size), own))
         return found
@@ -184,6 +196,7 @@ class DelayedMessages(Forwarding[Delayed]):
         version = self._broker.catalogue.version
         if version != self._version or len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
+            self._lacking.clear()
             self._version = version
         known = (errand, keys)
         if known not in self._routes:
@@ -193,6 +206,8 @@ class DelayedMessages(Forwarding[Delayed]):
             names = {name.encode("utf-8", "surrogateescape") for name in own}
             depends = router.varies(errand.exchange) or not names.issuperset(asked)
             self._routes[known] = None if depends else Targets(self._route(errand, keys, {}, content))
+            if not depends and self._full.lack(errand.vhost, errand.exchange, keys, {}, content, errand.past):
+                self._lacking.add(known)
         return self._routes[known]
 
     @override

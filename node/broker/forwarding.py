@@ -19,6 +19,7 @@ from node.queue.live_queue import LiveQueue, Peers
 from node.queue.pending_publish import PendingPublish
 from node.queue.queue import Queue
 from node.queue.run import Run
+from node.routing.exchange_types import ExchangeTypes
 from node.scheduling.turn import TURN_S
 
 FORWARDED_MAX: Final = 500
@@ -35,6 +36,7 @@ class ForwardingHost(ClientHost, Protocol):
     """The broker, as messages on their way use it."""
 
     peers: Peers | None
+    exchange_types: ExchangeTypes
 
 
 class Errand(Protocol):

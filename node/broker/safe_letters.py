@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from node.broker.forwarding import Forwarding, ForwardingHost
+from node.broker.full_routes import FullRoutes
 from node.client.counters import AT_LEAST_ONCE, CONFIRMED, RETRIED
 from node.override import override
 from node.queue.dead_letter import (
@@ -107,6 +108,7 @@ class SafeLetters(Forwarding[Errand]):
     ) -> None:
         super().__init__(broker)
         self._at_most_once = at_most_once
+        self._full = FullRoutes(broker)
         self._open: dict[Queue, _Open] = {}
 
     def add(self, queue: Queue, run: Run, reason: str) -> None:
@@ -171,6 +173,8 @@ class SafeLetters(Forwarding[Errand]):
         if not is_routed and not letter.has_it:
             is_missing = broker.catalogue.exchange(vhost, exchange) is None
             letter.cause = NO_EXCHANGE if is_missing else cause
+        if self._full.lack(vhost, exchange, keys, headers, copy):
+            letter.cause = OUT_OF_REACH
 
     def _give(self, letter: _Letter, target: LiveQueue, envelope: Envelope, copy: bytes) -> None:
         """Publish a letter to one target."""
