@@ -131,7 +131,8 @@ def check_copies(run: "Run") -> None:
         assert master.replicator is not None
         live = master.replicator.live.ranges()
         queue = home_of(run, record)
-        count = queue.backlog.count + queue.unacked_count
+        waiting = 0 if queue.retries is None else queue.retries.count
+        count = queue.backlog.count + queue.unacked_count + queue.letters.count + waiting
         if count != len(master.replicator.live):
             raise Violation(
                 f"{record.name}: {count} messages, and its replicator thinks {len(master.replicator.live)}"

@@ -94,7 +94,7 @@ class Run:
         world = self.world = self.make_world(seed, names)
         world.is_traced = is_traced
         self.random = world.random
-        self.ledger = Ledger(world)
+        self.ledger = self.make_ledger()
         self.counts: Counter[str] = Counter()
         self.apps: list[App] = []
         self.publishers: list[Publisher] = []
@@ -123,6 +123,11 @@ class Run:
         self.names = names
 
     known_faults = FAULTS
+    consumer_kind = Consumer
+
+    def make_ledger(self) -> Ledger:
+        """The books of the clients."""
+        return Ledger(self.world)
 
     def make_world(self, seed: int, names: tuple[str, ...]) -> Any:
         """The world, and how fast things are in it."""
@@ -528,6 +533,10 @@ class Run:
             self.ledger.trouble()
         found = {queue: self._rest(queue) for queue in self.queues}
         check_no_faults(self)
+        self.judge(found)
+
+    def judge(self, found: dict[str, set[int]]) -> None:
+        """Check that nothing is missing.   found: what was left in each queue."""
         nothing_confirmed_is_lost(self.ledger, found, ())
         if not any(
             self.counts[each] for each in ("crash", "ambush", "stop", "total", "freeze", "delete", "down")
@@ -536,7 +545,7 @@ class Run:
 
     def _rest(self, queue: str) -> set[int]:
         """All that is left in a queue."""
-        consumer = Consumer(self.world, self.ledger, f"rest of {queue}", queue, 0, "no_ack")
+        consumer = self.consumer_kind(self.world, self.ledger, f"rest of {queue}", queue, 0, "no_ack")
         consumer.dies_on_failover = consumer.is_exclusive = False
         before, moves = self.ledger.deliveries, self.ledger.moves[queue]
         ids: list[int] = []

@@ -18,6 +18,7 @@ from node.client.base_connection import BaseConnection
 from node.client.endpoint import ClientEndpoint
 from node.client.observer import MirrorEvent
 from node.client.settings import BrokerSettings
+from node.plugins.built_in import built_in
 from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.options import StoreOptions
@@ -212,6 +213,7 @@ class Node:
             pager=self.pager,
             catalogue=catalogue,
             timers=timers,
+            load_plugin=built_in,
         )
         broker.wake = self.busy
         broker.start(self.now)
