@@ -22,6 +22,7 @@ from node.queue.filter_queue import FilterQueue
 from node.queue.groups import Groups
 from node.queue.pending_publish import PendingPublish
 from node.queue.queue import Queue
+from node.queue.retries import Retries
 from node.queue.run import NEVER, Run
 from tests.sim.audit import put_back
 from tests.sim.feature_ledger import Duplicate, Early, Forgotten, Lost, Misrouted, Shared, Twice
@@ -100,6 +101,11 @@ def _ready_at_promotion(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "take_waiting", take_waiting)
 
 
+def _retries_not_handed_on(patch: pytest.MonkeyPatch) -> None:
+    """A mirror that is synchronised meanwhile does not get what waits to be retried."""
+    patch.setattr(Retries, "runs", lambda self: [])
+
+
 def _refused_is_taken(patch: pytest.MonkeyPatch) -> None:
     """A dead letter has arrived where its target has refused it."""
     whole = SafeLetters._told
@@ -113,16 +119,20 @@ def _refused_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 def _letter_settled_before_it_arrives(patch: pytest.MonkeyPatch) -> None:
     """A dead letter is acknowledged when it is published, before its target has confirmed it."""
-    whole = SafeLetters._publish_to_all
+    publish_to_all, answered = SafeLetters._publish_to_all, SafeLetters._answered
 
-    def publish_to_all(self: SafeLetters, letter: Any) -> None:
-        whole(self, letter)
+    def publish(self: SafeLetters, letter: Any) -> None:
         if not letter.is_again:
-            run = letter.run
-            letter.queue.forget(run)
-            letter.run = Run(run.envelope, range(0), run.contents, run.size)
+            letter.queue.forget(letter.run)
+        publish_to_all(self, letter)
 
-    patch.setattr(SafeLetters, "_publish_to_all", publish_to_all)
+    def answer(self: SafeLetters, letter: Any) -> None:
+        with pytest.MonkeyPatch.context() as own:
+            own.setattr(letter.queue, "forget", lambda run: None)
+            answered(self, letter)
+
+    patch.setattr(SafeLetters, "_publish_to_all", publish)
+    patch.setattr(SafeLetters, "_answered", answer)
 
 
 def _window_not_mirrored(patch: pytest.MonkeyPatch) -> None:
@@ -179,12 +189,18 @@ class Found(NamedTuple):
     errors: tuple[type[Violation], ...]
 
 
+OF_STORIES: Final[dict[str, Any]] = {
+    "absent is nowhere": _absent_is_nowhere,
+    "retries not handed on": _retries_not_handed_on,
+}
+"""The bugs for which too many seeds have to be tried: queues are seldom without mirrors, and few wait for long."""
+
 BUGS: Final[dict[str, Any]] = {
+    **OF_STORIES,
     "delayed forgotten at promotion": _forgotten_at_promotion,
     "fired early": _fired_early,
     "fired twice": _fired_twice,
     "delayed forgotten before they arrive": _forgotten_before_they_arrive,
-    "absent is nowhere": _absent_is_nowhere,
     "counts lost": _counts_lost,
     "retries ready at promotion": _ready_at_promotion,
     "refused is taken": _refused_is_taken,
@@ -198,20 +214,19 @@ BUGS: Final[dict[str, Any]] = {
 }
 
 AUDIT: Final[dict[str, Found]] = {
-    "delayed forgotten at promotion": Found(0, ("crash",), ("late",), (Violation,)),
+    "delayed forgotten at promotion": Found(1, ("crash",), ("late",), (Violation,)),
     "fired early": Found(0, ("hang_up",), ("late",), (Early,)),
     "fired twice": Found(0, ("crash",), ("late",), (Twice, Violation)),
-    "delayed forgotten before they arrive": Found(0, ("ambush",), ("late",), (Lost, Violation)),
-    "absent is nowhere": Found(0, ("crash", "policy"), ("late",), (Lost,)),
-    "counts lost": Found(0, ("transfer",), ("retry",), (Forgotten, Early)),
-    "retries ready at promotion": Found(0, ("transfer",), ("retry",), (Early, Violation)),
+    "delayed forgotten before they arrive": Found(1, ("ambush",), ("late",), (Lost, Violation)),
+    "counts lost": Found(2, ("transfer",), ("retry",), (Forgotten, Early)),
+    "retries ready at promotion": Found(4, ("crash", "transfer"), ("retry",), (Early, Violation)),
     "refused is taken": Found(0, ("hang_up",), ("safe",), (Lost,)),
-    "letter settled before it arrives": Found(0, ("crash", "exile"), ("safe",), (Lost, Violation)),
-    "window not mirrored": Found(0, ("transfer",), ("once",), (Duplicate,)),
+    "letter settled before it arrives": Found(1, ("crash", "exile"), ("safe",), (Lost, Violation)),
+    "window not mirrored": Found(2, ("transfer",), ("once",), (Duplicate,)),
     "id left behind": Found(0, ("hang_up",), ("once",), (Duplicate,)),
-    "cache not mirrored": Found(0, ("transfer",), ("passed",), (Duplicate,)),
-    "groups not held": Found(0, ("hang_up",), ("grouped",), (Shared,)),
-    "group free too soon": Found(0, ("hang_up",), ("grouped",), (Shared,)),
+    "cache not mirrored": Found(1, ("transfer",), ("passed",), (Duplicate,)),
+    "groups not held": Found(1, ("hang_up",), ("grouped",), (Shared,)),
+    "group free too soon": Found(1, ("hang_up",), ("grouped",), (Shared,)),
     "hash of the node": Found(0, ("hang_up",), ("hash",), (Misrouted,)),
 }
 """This run finds the bug; four seconds long. It is well without the bug."""

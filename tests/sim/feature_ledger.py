@@ -26,8 +26,8 @@ LATE_S: Final = 3.0
 CLOCK_S: Final = 0.002
 """Copies know times to the nearest millisecond."""
 
-RETRY_MIN_MS: Final = 200
-RETRY_MAX_MS: Final = 1500
+RETRY_MIN_MS: Final = 400
+RETRY_MAX_MS: Final = 4000
 
 
 class Early(Violation):
@@ -120,6 +120,8 @@ class FeatureLedger(Ledger):
         super().__init__(world)
         self.latest: Table = {}
         self.late: list[float] = []
+        self.after_s = MARGIN_S
+        """So long after it was sent a frame has arrived, and all copies know what it did."""
         self.changes: dict[str, list[float]] = {}
         """When the ring of a queue changed, or its only node went down."""
         self._kept: dict[str, Kept] = {}
@@ -149,9 +151,14 @@ class FeatureLedger(Ledger):
                 story.least = 0
 
     def is_steady(self, queues: Sequence[str], since: float, until: float | None = None) -> bool:
-        """True if no ring of these queues changed from `MARGIN_S` before a time on.   until: and so long after it."""
-        end = self.world.now if until is None else until + MARGIN_S
-        return not any(self._is_in(self.changes.get(queue, ()), since - MARGIN_S, end) for queue in queues)
+        """True if no ring of these queues changed from `after_s` before a time on.
+
+        until: the end, until all copies know of it; None: now.
+        """
+        end = self.world.now if until is None else until + self.after_s
+        return not any(
+            self._is_in(self.changes.get(queue, ()), since - self.after_s, end) for queue in queues
+        )
 
     @staticmethod
     def _is_in(times: Sequence[float], since: float, until: float) -> bool:
@@ -269,7 +276,7 @@ class FeatureLedger(Ledger):
         due = story.at + story.delay_s
         if now < due - CLOCK_S:
             raise Early(f"{due - now:.4f} s early at {now:.4f}: {story}")
-        if story.came_at and not redelivered and self.is_steady(WAYS[queue], story.came_at, story.came_at):
+        if story.came_at and not redelivered and self.is_steady(WAYS[queue], due, story.came_at):
             raise Twice(f"{queue}: as new, once more, at {now:.4f}: {story}")
         if story.came_at or redelivered or not self.is_steady(WAYS[queue], story.at):
             return
@@ -297,7 +304,9 @@ class FeatureLedger(Ledger):
         count = 0 if field_ is None else int(field_.value)  # type: ignore[call-overload]
         if count < story.least:
             raise Forgotten(f"{queue}: {count} returns at {now:.4f}, {story.least} are known: {story}")
-        if story.returned_at and not self._is_unsteady_return(queue, story):
+        self._is_unsteady_return(queue, story)
+        # Also if its master is lost later, while it waits.
+        if story.returned_at and self.is_steady((queue,), story.held_at, story.returned_at):
             due = story.returned_at + retry_s(story.count + 1)
             if now < due - CLOCK_S:
                 raise Early(f"{due - now:.4f} s early at {now:.4f}, count {count}: {story}")
@@ -323,7 +332,7 @@ class FeatureLedger(Ledger):
         other = self._kept_of(queue).current.setdefault(story.same, story)
         if other is not story and not other.excuse:
             raise Duplicate(f"{queue}: at {now:.4f} {story}, and this has passed: {other}")
-        if story.came_at and not redelivered and self.is_steady(WAYS[queue], story.came_at, story.came_at):
+        if story.came_at and not redelivered and self.is_steady(WAYS[queue], story.at, story.came_at):
             raise Twice(f"{queue}: as new, once more, at {now:.4f}: {story}")
 
     def _grouped(self, queue: str, story: Story, session: object, redelivered: bool) -> None:
@@ -353,7 +362,7 @@ class FeatureLedger(Ledger):
         if (
             story.grave_at
             and not redelivered
-            and self.is_steady(WAYS["grave"], story.grave_at, story.grave_at)
+            and self.is_steady(WAYS["grave"], story.held_at, story.grave_at)
         ):
             raise Twice(f"grave: once more at {self.world.now:.4f}: {story}")
         story.grave_at = story.grave_at or self.world.now

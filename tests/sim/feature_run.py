@@ -71,6 +71,12 @@ BINDINGS: Final = {
 EXILE: Final = ("exile", 4)
 """The fault of these runs, and its weight: dead letters have no target for a while."""
 
+SLOWING: Final = {"hold", "freeze", "disk", "total", "stop"}
+"""With these faults frames and disks may take seconds."""
+
+FAST_S: Final = 1.0
+"""Without them a frame and what it does take less than this."""
+
 WAIT_S: Final = 300.0
 """All that waits has gone after so long without faults."""
 
@@ -97,13 +103,30 @@ class FeatureRun(Run):
         self.kinds = list(kinds) or random.sample(list(WAYS_IN), random.randint(1, 3))
         super().__init__(seed, is_traced=is_traced, faults=faults, kinds=queues_of(self.kinds))
         self.setups: list[Setup] = []
+        if faults and not SLOWING & set(faults):
+            self.ledger.after_s = FAST_S
         self.ledger.unordered |= {"late", "retry", "once", "grave"}
 
     @override
     def make_ledger(self) -> FeatureLedger:
         return FeatureLedger(self.world)
 
-    # --- what the catalogue says ---
+    # --- what happens to nodes, and what the catalogue says ---
+
+    @override
+    def make_world(self, seed: int, names: tuple[str, ...]) -> Any:
+        world = super().make_world(seed, names)
+        crash = world.crash
+
+        def crashes(name: str, *, power: bool) -> None:
+            # The others hear of it later.
+            self.ledger.loss()
+            for queue in world.catalogue.queues("/"):
+                self.ledger.change(queue.name)
+            crash(name, power=power)
+
+        world.crash = crashes
+        return world
 
     @override
     def _see(self, event: Any) -> None:

@@ -8,8 +8,10 @@ from functools import partial
 
 import pytest
 
+from tests.cluster.mirror import test_retries
+from tests.node.broker import test_full_routes
 from tests.sim.audit import count_seeds, finding_seed
-from tests.sim.feature_bugs import AUDIT, BUGS, bug
+from tests.sim.feature_bugs import AUDIT, BUGS, OF_STORIES, bug
 from tests.sim.feature_clients import WAYS_IN
 from tests.sim.feature_run import run_features
 
@@ -52,5 +54,20 @@ def test_bugs_are_found(name: str) -> None:
     run(seed)
 
 
-def test_each_bug_has_a_run_that_finds_it() -> None:
-    assert BUGS.keys() == AUDIT.keys()
+HISTORIES = {
+    "absent is nowhere": partial(test_full_routes.test_a_delayed_message_waits_for_the_node_of_its_queue, ()),
+    "retries not handed on": test_retries.test_a_new_mirror_gets_what_waits,
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_bugs_with_a_history_are_found(name: str) -> None:
+    """The story, which goes well without the bug, does not with it."""
+    HISTORIES[name]()
+    with bug(name), pytest.raises(AssertionError):
+        HISTORIES[name]()
+
+
+def test_each_bug_has_a_run_or_a_story_that_finds_it() -> None:
+    assert BUGS.keys() == {*AUDIT, *HISTORIES}
+    assert OF_STORIES.keys() == HISTORIES.keys()
