@@ -20,6 +20,7 @@ from spark_ops.cli.errors import EX_ENGINE, OpsError
 
 if TYPE_CHECKING:
     from spark_ops.telemetry.collector import Taken
+    from spark_ops.telemetry.rounds import Rounds
 
 FLUSH_MIN_S: Final = 1.0
 
@@ -64,10 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _follow(arguments: argparse.Namespace, flush_s: float, stop: threading.Event) -> None:
     """Take segments again and again. A failure is printed once and retried: segments stay where they are."""
+    from spark_ops.telemetry.rounds import Rounds
+
+    rounds = Rounds(arguments.out, arguments.directories, flush_s, time.time())
     failed = ""
     while not stop.is_set():
         try:
-            taken = _turn(arguments)
+            taken = _turn(arguments, rounds)
         except OpsError as error:
             if str(error) != failed:
                 print(f"spark-ops collect: {error}; trying again", file=sys.stderr, flush=True)
@@ -80,15 +84,24 @@ def _follow(arguments: argparse.Namespace, flush_s: float, stop: threading.Event
         stop.wait(flush_s)
 
 
-def _turn(arguments: argparse.Namespace) -> "Taken":
-    """Take the segments that are there now. Raises: OpsError."""
+def _turn(arguments: argparse.Namespace, rounds: "Rounds | None" = None) -> "Taken":
+    """Take the segments that are there now.   rounds: where it is recorded. Raises: OpsError."""
     from spark_ops.telemetry.checkpoint import CheckpointError
     from spark_ops.telemetry.collector import take_all
 
     try:
         there = [directory for directory in arguments.directories if directory.is_dir()]
         missing = [str(directory) for directory in arguments.directories if not directory.is_dir()]
-        taken = take_all(there, arguments.out, keep=arguments.keep, now=time.time())
+        begun = time.time()
+
+        def progress() -> None:
+            if rounds is not None:
+                rounds.renew(time.time())
+
+        progress()
+        taken = take_all(there, arguments.out, keep=arguments.keep, now=begun, progress=progress)
+        if rounds is not None and not missing:
+            rounds.ended(begun, time.time())
     except CheckpointError as error:
         raise OpsError(str(error)) from error
     except OSError as error:

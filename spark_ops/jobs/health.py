@@ -25,6 +25,7 @@ from spark_ops.jobs.small_files import LOCAL_ROWS, local, tables_of
 from spark_ops.jobs.usual import Usual, usual_figures
 from spark_ops.telemetry.layout import parse, unescape
 from spark_ops.telemetry.quality import read_facts
+from spark_ops.telemetry.rounds import collected_until
 from spark_ops.telemetry.schema import ENVELOPE, Kind
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ SLACK_S: Final = 300
 this many seconds more on each side; those of clocks that are more wrong are looked for (`files.skewed`)."""
 LIVE_S: Final = 180
 """A cluster counts as running if its telemetry is at most this old, in s; the window then ends with the newest row.
-A segment and a round of `collect` take a minute each."""
+A segment and a round of `collect` take a minute each. What collectors have not collected yet does not count as old."""
 
 
 class HealthError(ValueError):
@@ -70,8 +71,8 @@ def choose_window(
 ) -> Window:
     """Return the window to judge.
 
-    until: s since 1970, `now` or `last`. `now` means the time of the newest telemetry if that is at most `LIVE_S` old;
-    `last` means the time of the newest telemetry, regardless of its age.
+    until: s since 1970, `now` or `last`. `now` means the time of the newest telemetry unless the cluster is silent
+    (`is_silent`); `last` means the time of the newest telemetry, regardless of its age.
     Raises: HealthError if it is not clear which cluster is meant; FileNotFoundError if the root is no directory.
     """
     newest = {name: min(newest_s, now_s) for name, newest_s in newest_by_cluster(root).items()}
@@ -83,10 +84,18 @@ def choose_window(
         raise HealthError(f"there is no telemetry of {cluster!r}, but of {', '.join(sorted(newest))}")
     last = newest.get(cluster)
     if isinstance(until, str):
-        is_live = last is not None and now_s - last <= LIVE_S
-        until = last if last is not None and (is_live or until == "last") else now_s
+        is_live = last is not None and (until == "last" or not is_silent(root, last, now_s))
+        until = last if last is not None and is_live else now_s
     end = int(until // MINUTE_S)
     return Window(cluster, end - max(1, round(window_s / MINUTE_S)), end, last)
+
+
+def is_silent(root: Path, newest_s: float, now_s: float) -> bool:
+    """True if nodes have written nothing since `LIVE_S` after their newest row, s since 1970.
+
+    Rows that a collector has not collected yet are not silence: it says how far it has come.
+    """
+    return collected_until(root, now_s) - newest_s > LIVE_S
 
 
 def newest_by_cluster(root: Path) -> dict[str, float]:

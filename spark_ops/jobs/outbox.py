@@ -1,7 +1,7 @@
 """Alerts of `health --follow` leave through an outbox: a file or a webhook gets each change of findings at least once.
 
 The outbox is the stream's folder of judgements (`spark_ops.jobs.streaming`), each with what it raised and cleared. A
-sink has a cursor, which is the end of the last judgement that it has taken. The cursor is written after the sink has
+sink has a cursor, which is the number of the last judgement that it has taken. The cursor is written after the sink has
 answered, so a crash in between repeats an alert and never loses one; receivers know a repeated alert by its `id`. A
 sink that fails gets the alert again in the next round, and the other sinks do not wait for it.
 
@@ -31,8 +31,8 @@ ROUND_MAX: Final = 100
 """The most alerts that one sink gets in one round; the others wait for the next one."""
 
 Judgement = dict[str, Any]
-"""A judgement as the stream stores it: end (minutes since 1970), cluster, verdict, score, standing (ids), raised,
-cleared, texts (by id), findings (the standing ones, as in the health document)."""
+"""A judgement as the stream stores it: number, end (minutes since 1970), cluster, verdict, score, standing (ids),
+raised, cleared, texts (by id), findings (the standing ones, as in the health document)."""
 
 
 class SinkError(Exception):
@@ -138,7 +138,7 @@ def alert_of(judgement: Judgement, *, is_first: bool) -> dict[str, Any] | None:
     texts = judgement.get("texts", {})
     return {
         "format": FORMAT,
-        "id": f"{judgement.get('cluster', '')}/{judgement['end']}",
+        "id": f"{judgement.get('cluster', '')}/{judgement.get('number', judgement['end'])}",
         "cluster": judgement.get("cluster", ""),
         "end": judgement.get("end_iso"),
         "verdict": judgement.get("verdict"),

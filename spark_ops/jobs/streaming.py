@@ -11,7 +11,8 @@ cleared by what was not seen.
     <root>/_health/<cluster>/<versions>/checkpoint/            Spark's checkpoint: which files were read
     …/facts/batch=<first>-<last>/<kind>/*.parquet, DONE        facts of these batches
     …/facts/merged=<hash>/<kind>/*.parquet, DONE               facts of merged files
-    …/judged/<end>.json                                        a judgement of the minutes before `end`
+    …/judged/<number>.json                                     a judgement; its number is the minute of its end, or
+                                                               the number after the last one's if that is greater
     …/told/<sink>.json                                         which judgements a sink of alerts has taken
 
 A checkpoint belongs to one cluster, this query and one version of facts; another version starts with a new checkpoint.
@@ -35,7 +36,7 @@ from spark_ops.jobs.compact import name_of_files
 from spark_ops.jobs.damaged_files import without_damaged
 from spark_ops.jobs.engine import EngineError
 from spark_ops.jobs.files import HOUR_S, hour_folders, read_footer
-from spark_ops.jobs.health import LIVE_S, MINUTE_S, Window, facts_of, judge_facts, newest_by_cluster
+from spark_ops.jobs.health import MINUTE_S, Window, facts_of, is_silent, judge_facts, newest_by_cluster
 from spark_ops.jobs.minute_facts import (
     FACT_KINDS,
     FACTS_VERSION,
@@ -218,14 +219,21 @@ class Store:
             return document
         return None
 
-    def judge(self, document: dict[str, Any], end: int) -> Change:
-        """Store a judgement. Returns: the changes since the previous judgement; empty if `end` was judged already."""
+    def judge(self, document: dict[str, Any], end: int, *, is_silent: bool = False) -> Change:
+        """Store a judgement. Returns: the changes since the previous judgement; empty if `end` was judged already.
+
+        is_silent: the window ends now because no node reports. The first judgement after nodes report again ends
+        earlier, with their newest rows; it counts all the same.
+        """
         last = self.last()
         before = [] if last is None else list(last["standing"])
         told = {} if last is None else dict(last.get("texts", {}))
         found = {finding["id"]: finding for finding in document["findings"]}
-        if last is not None and last["end"] >= end:
-            return Change(document, (), ())
+        number = end
+        if last is not None:
+            if last["end"] >= end and (is_silent or not last.get("is_silent", False)):
+                return Change(document, (), ())
+            number = max(end, last.get("number", last["end"]) + 1)
         was = {} if last is None else {each["id"]: each for each in last.get("findings", ())}
         raised = tuple(
             each for each in found if each not in before or _is_worse(found[each], was.get(each, found[each]))
@@ -237,7 +245,9 @@ class Store:
             gone = ()
         texts = {each: one.get("text") for each, one in found.items()}
         kept = {
+            "number": number,
             "end": end,
+            "is_silent": is_silent,
             "end_iso": (document.get("window") or [None, None])[1],
             "cluster": document.get("cluster"),
             "verdict": document.get("verdict"),
@@ -248,7 +258,7 @@ class Store:
             "texts": {**texts, **{each: told.get(each) for each in gone}},
             "findings": list(found.values()),
         }
-        write_atomically(self.outbox.path(end), json.dumps(kept).encode())
+        write_atomically(self.outbox.path(number), json.dumps(kept).encode())
         return Change(document, raised, gone)
 
 
@@ -459,7 +469,8 @@ def judge_store(
     """Judge the stored facts; None if there are none.   now_s: s since 1970; None: the newest row ends the window."""
     from pyspark.sql import functions as F
 
-    begin = now_s if now_s is not None else newest_by_cluster(root).get(cluster)
+    reported_s = newest_by_cluster(root).get(cluster)
+    begin = now_s if now_s is not None else reported_s
     if begin is not None:
         catch_up(spark, root, store, cluster, since_s=begin - window_s - 2 * HOUR_S)
     parts = store.parts()
@@ -474,12 +485,15 @@ def judge_store(
     if now_s is not None:
         newest = min(newest, int(now_s // MINUTE_S))  # a clock that is ahead does not end the window
     end = newest - WATERMARK_S // MINUTE_S
-    if now_s is not None and now_s - newest * MINUTE_S > LIVE_S:
+    # Files that came since the stream's last batch show that nodes report, as do its facts.
+    told_s = max(newest * MINUTE_S, reported_s or 0.0)
+    has_stopped = now_s is not None and is_silent(root, told_s, now_s)
+    if now_s is not None and has_stopped:
         end = int(now_s // MINUTE_S)  # the nodes have stopped writing, so the window ends now
     window = Window(cluster, end - max(1, round(window_s / MINUTE_S)), end, None)
     judged = judge_facts(facts, root, window, settings)
     created = now_s if now_s is not None else float(end * MINUTE_S)
-    change = store.judge(health_document(judged, created), end)
+    change = store.judge(health_document(judged, created), end, is_silent=has_stopped)
     store.tidy(spark, window.start - 60)
     return change
 

@@ -11,7 +11,7 @@ Source: spark §2.7.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -74,21 +74,36 @@ class _Place(NamedTuple):
     is_late: bool
 
 
-def take_all(directories: Iterable[Path], root: Path, *, keep: bool, now: float) -> Taken:
+def take_all(
+    directories: Iterable[Path],
+    root: Path,
+    *,
+    keep: bool,
+    now: float,
+    progress: Callable[[], None] = lambda: None,
+) -> Taken:
     """Collect all segments of all nodes.
 
     directories: each is a node's directory, or has one subdirectory for each node.
-    keep: leave segments where they are.   now: seconds since 1970.
+    keep: leave segments where they are.   now: seconds since 1970.   progress: called after each batch of segments.
     Raises: CheckpointError, OSError; segments that were collected before the error stay collected.
     """
     total = Taken()
     for directory in directories:
         for source in node_directories(directory):
-            take(source, root, total, keep=keep, now=now)
+            take(source, root, total, keep=keep, now=now, progress=progress)
     return total
 
 
-def take(source: Path, root: Path, total: Taken, *, keep: bool, now: float) -> None:
+def take(
+    source: Path,
+    root: Path,
+    total: Taken,
+    *,
+    keep: bool,
+    now: float,
+    progress: Callable[[], None] = lambda: None,
+) -> None:
     """Collect the segments of one node and count them in `total`. Raises: CheckpointError, OSError."""
     path = checkpoint.path_of(root, source)
     if not segments(source):
@@ -103,6 +118,7 @@ def take(source: Path, root: Path, total: Taken, *, keep: bool, now: float) -> N
         for batch in _batches(new):
             _take_batch(batch, root, state, total)
             checkpoint.save(path, state)
+            progress()
             if not keep:
                 _remove(batch)
         if not keep:

@@ -1,11 +1,13 @@
 """`spark-ops collect`."""
 
+import argparse
 import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from spark_ops.cli.errors import OpsError
 from spark_ops.cli.main import main
 from spark_ops.telemetry import arrow
 from spark_ops.telemetry.manifest import live_files
+from spark_ops.telemetry.rounds import collected_until
 from tests.kit.synthetic.files import write_segments
 from tests.kit.synthetic.telemetry import Setup, rows
 
@@ -96,6 +99,43 @@ def test_times() -> None:
     for text in ("", "s", "-1", "1w", "nan", "inf", "1e99d"):
         with pytest.raises(OpsError, match="is not a time"):
             collect.seconds(text)
+
+
+def test_a_round_is_recorded_when_it_has_collected_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Readers tell from the record that what nodes have written until then is there. A round that fails says only that
+    the collector is at work."""
+    source, root = tmp_path / "in", tmp_path / "out"
+    write_segments(ROWS, source)
+    now = [1000.0]
+    monkeypatch.setattr(collect.time, "time", lambda: now[0])
+    stop = threading.Event()
+    arguments = argparse.Namespace(directories=[source], out=root, keep=False, json=False)
+    failing = [True]
+    write = arrow.write
+
+    def fails(*given: Any, **named: Any) -> None:
+        if failing[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*given, **named)
+
+    monkeypatch.setattr(arrow, "write", fails)
+    seen: list[float] = []
+
+    def waited(_: float) -> bool:
+        seen.append(collected_until(root, now[0]))
+        now[0] += 60.0
+        failing[0] = len(seen) < 2
+        if len(seen) == 3:
+            stop.set()
+        return True
+
+    monkeypatch.setattr(stop, "wait", waited)
+    collect._follow(arguments, 60.0, stop)
+    assert seen == [1000.0, 1000.0, 1120.0]
+    assert live_files(root, "node")
+    assert "no space left" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from spark_ops.health.settings import Settings
 from spark_ops.jobs import files
 from spark_ops.jobs.files import find, read_footer, skewed, times_of
 from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty, newest_by_cluster
+from spark_ops.telemetry.rounds import Rounds
 from tests.kit.synthetic.faults import inject
 from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.health.reference import evidence
@@ -51,6 +52,23 @@ def test_a_cluster_that_falls_silent_is_judged_up_to_now(tmp_path: Path) -> None
     result = judge(made, Settings())
     assert [(each.kind, each.severity) for each in result.findings] == [("cluster-down", "crit")]
     assert result.verdict == "critical"
+
+
+def test_rows_that_are_not_collected_yet_are_no_silence(tmp_path: Path) -> None:
+    """A collector that has no CPU for minutes says so: all nodes run, and no file tells of it."""
+    pytest.importorskip("pyarrow")
+    write(tmp_path, rows(SETUP))
+    newest = newest_by_cluster(tmp_path)["synthetic"]
+    now_s = END_S + 300
+    own = Rounds(tmp_path, [tmp_path / "segments"], 60.0, END_S)
+    own.renew(now_s - 20)
+    window = choose_window(tmp_path, window_s=1800, now_s=now_s)
+    assert window.end == int(newest // 60)
+    result = judge(evidence(rows(SETUP), window.start, window.end), Settings())
+    assert result.findings == ()
+    # It has caught up, and there was nothing to collect: the nodes are down.
+    own.ended(now_s - 20, now_s - 10)
+    assert choose_window(tmp_path, window_s=1800, now_s=now_s).end == int(now_s // 60)
 
 
 def with_clock(ahead_s: int, *, is_known: bool = True) -> list[Row]:

@@ -149,6 +149,53 @@ def test_nothing_is_cleared_by_what_was_not_seen(tmp_path: Path) -> None:
     assert judged(14, "findings", "single-zone") == ((), ("cluster-down", "partition"))
 
 
+def test_nodes_that_report_again_are_judged_at_once(tmp_path: Path) -> None:
+    """A judgement of silence ends now. The next one ends with the newest rows, which is earlier, and it counts: what
+    is wrong with one of the nodes is not held back until the rows are as new as that."""
+    from spark_ops.jobs.streaming import Store
+
+    store = Store(tmp_path, "c")
+
+    def judged(end: int, *ids: str, is_silent: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        found = [{"id": each, "kind": each, "text": each} for each in ids]
+        change = store.judge({"findings": found, "verdict": "critical"}, end, is_silent=is_silent)
+        return change.raised, change.cleared
+
+    assert judged(10) == ((), ())
+    assert judged(15, "cluster-down", is_silent=True) == (("cluster-down",), ())
+    assert judged(15, "cluster-down", is_silent=True) == ((), ())
+    assert judged(12, "node-down/n2") == (("node-down/n2",), ("cluster-down",))
+    assert judged(12, "node-down/n2", "other") == ((), ()), "this minute was judged"
+    assert judged(11, "other") == ((), ())
+    assert judged(13) == ((), ("node-down/n2",))
+    assert judged(18, "cluster-down", is_silent=True) == (("cluster-down",), ())
+    # Each has a number of its own, in their order: a sink of alerts takes all of them, and knows a repeated one.
+    names = sorted(path.stem for path in store.judged.glob("*.json"))
+    assert [int(name) for name in names] == [10, 15, 16, 17, 18]
+    ends = [json.loads((store.judged / f"{name}.json").read_bytes())["end"] for name in names]
+    assert ends == [10, 15, 12, 13, 18]
+
+
+def test_a_stream_that_is_behind_does_not_take_the_cluster_for_silent(spark: Any, tmp_path: Path) -> None:
+    """Files have come, and Spark has not read them yet, as on a busy machine."""
+    from spark_ops.jobs import streaming
+
+    made = list(rows(SETUP))
+    write_slices(tmp_path, [row for row in made if row["ts"] // 60_000 < START + 45], 15)
+    store = streaming.Store(tmp_path, "synthetic")
+    streaming.start(spark, tmp_path, store, "synthetic", is_once=True).awaitTermination()
+    write_slices(tmp_path, [row for row in made if row["ts"] // 60_000 >= START + 45], 15)
+    # The new files are newer than those that the stream has read, so that it will still read them.
+    settings, now_s = Settings(), (START + 60) * 60.0
+    told = streaming.judge_store(
+        spark, tmp_path, store, "synthetic", window_s=WINDOW_S, settings=settings, now_s=now_s
+    )
+    assert told is not None
+    assert (told.raised, told.document["verdict"]) == ((), "healthy")
+    assert store.last() is not None
+    assert store.last()["end"] == START + 45 - streaming.WATERMARK_S // 60
+
+
 def test_merged_files_that_the_stream_has_read_are_known(tmp_path: Path) -> None:
     """By what the manifest replaces, later by the name of the merged file."""
     from spark_ops.jobs import compact, streaming
