@@ -515,7 +515,7 @@ def test_only_jobs_know_spark() -> None:
     for library, parts in {
         "pyspark": {"spark_ops.jobs"},
         "pyarrow": {"spark_ops.jobs", "spark_ops.telemetry", "spark_ops.reports"},
-        "numpy": {"spark_ops.planning"},
+        "numpy": {"spark_ops.planning", "spark_ops.jobs"},
         "scipy": {"spark_ops.planning"},
     }.items():
         using = {

@@ -30,7 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.forecasts import forecast
     from spark_ops.jobs.health import HealthError, choose_window, files_of
-    from spark_ops.jobs.session import session
+    from spark_ops.jobs.session import is_submitted, session
+    from spark_ops.jobs.small_health import forecast_small
 
     root: Path = arguments.root.absolute()
     try:
@@ -38,9 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
             root, window_s=window_s, now_s=time.time(), until=until, cluster=arguments.cluster
         )
         files, found = files_of(root, window), []
-        if files.rows:  # else the answer is known before Spark has started
-            with session("spark-ops forecast", rows_hint=files.rows) as spark:
-                found = forecast(spark, root, window, settings, files)
+        if files.rows:
+            small = None if is_submitted() else forecast_small(root, window, settings, files)
+            if small is not None:
+                found = small
+            else:
+                with session("spark-ops forecast", rows_hint=files.rows) as spark:
+                    found = forecast(spark, root, window, settings, files)
     except HealthError as error:
         raise OpsError(str(error)) from error
     except EngineError as error:

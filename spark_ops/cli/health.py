@@ -16,9 +16,12 @@ from spark_ops.cli.judging import add_window, exit_code, lines, plain, read_sett
 from spark_ops.health.settings import Settings
 
 if TYPE_CHECKING:
-    from spark_ops.jobs.health import Window
+    from collections.abc import Iterator
+
+    from spark_ops.health.judge import Judged
+    from spark_ops.jobs.health import Window, WindowFiles
     from spark_ops.jobs.outbox import Sink
-    from spark_ops.jobs.streaming import Store
+    from spark_ops.jobs.streaming import Change, Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise OpsError("--follow starts now: it takes no --until")
     from spark_ops.health.document import health_document
     from spark_ops.jobs.engine import EngineError
-    from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty, judge_window
-    from spark_ops.jobs.session import session
+    from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty
+    from spark_ops.jobs.session import is_submitted
+    from spark_ops.jobs.small_health import judge_small
 
     root: Path = arguments.root.absolute()
     now = time.time()
@@ -83,14 +87,14 @@ def run(arguments: argparse.Namespace) -> int:
         window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=arguments.cluster)
         if arguments.follow and not window.cluster:
             raise OpsError("there is no telemetry yet: try again when `collect` has written some", EX_UNKNOWN)
+        if arguments.follow:
+            return _follow(root, window, settings, arguments, window_s, every_s)
         files = files_of(root, window)
-        if not files.rows and not arguments.follow:  # the answer is known before Spark has started
-            document = health_document(judge_empty(window, settings, files), now)
-        else:
-            with session("spark-ops health", rows_hint=files.rows) as spark:
-                if arguments.follow:
-                    return _follow(spark, root, window, settings, arguments, window_s, every_s)
-                document = health_document(judge_window(spark, root, window, settings, files), now)
+        judged = judge_empty(window, settings, files)
+        if files.rows:
+            small = None if is_submitted() else judge_small(root, window, settings, files)
+            judged = small or _judged_by_spark(root, window, settings, files)
+        document = health_document(judged, now)
     except HealthError as error:
         raise OpsError(str(error)) from error
     except EngineError as error:
@@ -121,8 +125,16 @@ def _show(document: dict[str, Any], arguments: argparse.Namespace) -> None:
         raise OpsError(f"{error.filename}: {error.strerror or error}") from error
 
 
+def _judged_by_spark(root: Path, window: "Window", settings: Settings, files: "WindowFiles") -> "Judged":
+    """Judge a window on Spark. Raises: EngineError, OSError."""
+    from spark_ops.jobs.health import judge_window
+    from spark_ops.jobs.session import session
+
+    with session("spark-ops health", rows_hint=files.rows) as spark:
+        return judge_window(spark, root, window, settings, files)
+
+
 def _follow(
-    spark: Any,
     root: Path,
     window: "Window",
     settings: Settings,
@@ -131,28 +143,50 @@ def _follow(
     every_s: float,
 ) -> int:
     """Print raised and cleared findings, line by line; until Ctrl-C, or once with --once."""
-    from spark_ops.jobs import streaming
     from spark_ops.jobs.outbox import sink_of
+    from spark_ops.jobs.streaming import Store
 
     code = EX_UNKNOWN
     sinks = [sink_of(text) for text in arguments.alerts]
-    store = streaming.Store(root, window.cluster)
+    store = Store(root, window.cluster)
     failed = _deliver(store, sinks, [])  # what a run before this one could not
-    if arguments.once:
-        streaming.start(spark, root, store, window.cluster, is_once=True).awaitTermination()
-        change = streaming.judge_store(
-            spark, root, store, window.cluster, window_s=window_s, settings=settings, now_s=time.time()
-        )
-        changes = iter(() if change is None else (change,))
-    else:
-        changes = streaming.follow(
-            spark, root, window.cluster, window_s=window_s, settings=settings, every_s=every_s, now=time.time
-        )
-    for change in changes:
+    for change in _changes(root, store, window, settings, window_s, None if arguments.once else every_s):
         _tell(change, is_json=arguments.json)
         failed = _deliver(store, sinks, failed)
         code = exit_code(change.document, arguments.fail_on)
     return code
+
+
+def _changes(
+    root: Path, store: "Store", window: "Window", settings: Settings, window_s: float, every_s: float | None
+) -> "Iterator[Change]":
+    """Yield the changes of each judgement: without Spark while windows are small, then with it.   every_s: None: once.
+
+    Raises: EngineError, OSError.
+    """
+    from spark_ops.jobs import small_follow, streaming
+    from spark_ops.jobs.health import files_of
+    from spark_ops.jobs.session import is_submitted, session
+
+    cluster = window.cluster
+    if not is_submitted():
+        is_left = yield from small_follow.follow(
+            root, store, cluster, window_s=window_s, settings=settings, every_s=every_s, now=time.time
+        )
+        if not is_left:
+            return
+    with session("spark-ops health", rows_hint=files_of(root, window).rows) as spark:
+        if every_s is not None:
+            yield from streaming.follow(
+                spark, root, cluster, window_s=window_s, settings=settings, every_s=every_s, now=time.time
+            )
+            return
+        streaming.start(spark, root, store, cluster, is_once=True).awaitTermination()
+        change = streaming.judge_store(
+            spark, root, store, cluster, window_s=window_s, settings=settings, now_s=time.time()
+        )
+        if change is not None:
+            yield change
 
 
 def _deliver(store: "Store", sinks: "list[Sink]", failed: list[str]) -> list[str]:

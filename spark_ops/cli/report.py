@@ -169,7 +169,8 @@ def _from_root(
     from spark_ops.jobs.health import choose_window, files_of, judge_empty, judge_window
     from spark_ops.jobs.load_check import load_check
     from spark_ops.jobs.loads import cluster_rows
-    from spark_ops.jobs.session import session
+    from spark_ops.jobs.session import is_submitted, session
+    from spark_ops.jobs.small_health import judge_small
 
     window_s, until = window_of(arguments)
     settings = read_settings(arguments.thresholds)
@@ -185,7 +186,9 @@ def _from_root(
             return health_document(judge_empty(window, settings, files), now), after, None
         with session("spark-ops report", rows_hint=files.rows) as spark:
             if health is None:
-                health = health_document(judge_window(spark, root, window, settings, files), now)
+                small = None if is_submitted() else judge_small(root, window, settings, files)
+                judged = small or judge_window(spark, root, window, settings, files)
+                health = health_document(judged, now)
             model = load_check(spark, root, window, files)
             if done is not None:
                 rows = cluster_rows(spark, root, since=since, until=end, now=now, cluster=cluster)

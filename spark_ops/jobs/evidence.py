@@ -101,7 +101,7 @@ def gather(
             queues=queues,
             links=_links(some.link, settings, end),
             events=events,
-            rows=_with_torn(_rows_seen(some.rows), intake.torn_rows),
+            rows=with_torn(_rows_seen(some.rows), intake.torn_rows),
             loads=_loads(flat, start, end),
             memory=_memory(flat, (start - end) / 2),
             depths=depths,
@@ -253,7 +253,7 @@ def _rows_seen(frame: "DataFrame") -> tuple[RowsSeen, ...]:
     return tuple(RowsSeen(*row) for row in sorted(summed.collect()))
 
 
-def _with_torn(seen: Iterable[RowsSeen], torn: Iterable[RowsSeen]) -> tuple[RowsSeen, ...]:
+def with_torn(seen: Iterable[RowsSeen], torn: Iterable[RowsSeen]) -> tuple[RowsSeen, ...]:
     """Extend the ranges of sequence numbers by the rows of torn files, so that these count as expected."""
     found = {(each.node, each.boot, each.kind): each for each in seen}
     for each in torn:

@@ -82,13 +82,14 @@ class Footer:
     """A file's footer, as far as `find` needs it.
 
     has_unknown, is_unique: as in `HourFiles`.   process: the boot_id and the lowest and highest `seq` of a unique file
-    whose rows are of one process.
+    whose rows are of one process.   times: as `times_of` returns them.
     """
 
     rows: int
     has_unknown: bool
     is_unique: bool
     process: tuple[str, int, int] | None
+    times: tuple[int, int] | None = None
 
 
 def footer(path: Path, kind: Kind) -> Footer | None:
@@ -109,10 +110,11 @@ def _footer(path: Path, kind: Kind, _size: int, _mtime_ns: int) -> Footer | None
     versions = _range(metadata, columns.get("v"))
     has_unknown = versions is None or versions[0] < VERSIONS[0] or versions[1] > VERSIONS[1]
     boots, seqs = _range(metadata, columns.get("boot_id")), _range(metadata, columns.get("seq"))
+    when = times_of(path, metadata)
     if UNIQUE_MARK not in (metadata.metadata or {}) or boots is None or seqs is None:
-        return Footer(metadata.num_rows, has_unknown, False, None)
+        return Footer(metadata.num_rows, has_unknown, False, None, when)
     process = (boots[0], seqs[0], seqs[1]) if boots[0] == boots[1] else None
-    return Footer(metadata.num_rows, has_unknown, True, process)
+    return Footer(metadata.num_rows, has_unknown, True, process, when)
 
 
 def _footers(paths: Sequence[Path], kind: Kind) -> list[Footer | None]:
@@ -154,11 +156,18 @@ class _Hour:
 
 
 def find(
-    root: Path, kind: Kind, since: float | None, until: float | None, cluster: str | None = None
+    root: Path,
+    kind: Kind,
+    since: float | None,
+    until: float | None,
+    cluster: str | None = None,
+    *,
+    is_pruned: bool = False,
 ) -> Found:
     """Find the files of the hours that overlap [since, until), in s since 1970; None: no limit.
 
     cluster: only files of this cluster are looked at; None: those of all.
+    is_pruned: without the files that have, by their footers, no row of [since, until).
     Raises: FileNotFoundError if the root is no directory; OSError.
     """
     hours: list[HourFiles] = []
@@ -177,11 +186,19 @@ def find(
         for path, footer in zip(paths, _footers(paths, kind), strict=True):
             if footer is None or damage.is_recorded(path, root, damaged):
                 torn.append(str(path.relative_to(root)))
-            elif footer.rows:
+            elif footer.rows and not (is_pruned and _is_outside(footer, since, until)):
                 accumulated.add(path, footer)
         if accumulated.paths:
             hours.append(accumulated.hour_files(hour_s))
     return Found(tuple(hours), tuple(torn))
+
+
+def _is_outside(footer: Footer, since: float | None, until: float | None) -> bool:
+    """True if a file has no row of [since, until)."""
+    if footer.times is None:
+        return False
+    first, last = footer.times
+    return (since is not None and last < since * 1000) or (until is not None and first >= until * 1000)
 
 
 def _names(folder: Path, cluster: str | None) -> list[str]:
@@ -211,7 +228,8 @@ def skewed(root: Path, kind: Kind, since: float, until: float, cluster: str | No
                 continue
             if not since <= status.st_mtime <= until + 2 * HOUR_S or damage.is_recorded(path, root, damaged):
                 continue
-            both = _times(path, kind, status.st_size, status.st_mtime_ns)
+            own = _footer(path, kind, status.st_size, status.st_mtime_ns)
+            both = None if own is None else own.times
             if both is not None and both[0] < until * 1000 and both[1] >= since * 1000:
                 found.append(path)
     return found
@@ -219,17 +237,8 @@ def skewed(root: Path, kind: Kind, since: float, until: float, cluster: str | No
 
 def times(path: Path, kind: Kind) -> tuple[int, int] | None:
     """Return what `times_of` does; None if the file cannot be read as one of this kind, too."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return _times(path, kind, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=KNOWN_MAX)
-def _times(path: Path, kind: Kind, _size: int, _mtime_ns: int) -> tuple[int, int] | None:
-    metadata = read_footer(path)
-    return None if metadata is None or not _fits(metadata, kind) else times_of(path, metadata)
+    own = footer(path, kind)
+    return None if own is None else own.times
 
 
 def times_of(path: Path, metadata: "FileMetaData") -> tuple[int, int] | None:

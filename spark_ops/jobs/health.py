@@ -143,7 +143,7 @@ def files_of(root: Path, window: Window) -> WindowFiles:
     the result is passed on. Raises: FileNotFoundError if the root is no directory; OSError."""
     since_s, until_s, cluster = window.since_s, window.until_s, window.cluster or None
     return WindowFiles(
-        {kind: find(root, kind, since_s, until_s, cluster) for kind in RAW_KINDS},
+        {kind: find(root, kind, since_s, until_s, cluster, is_pruned=True) for kind in RAW_KINDS},
         {kind: skewed(root, kind, since_s, until_s, cluster) for kind in RAW_KINDS},
     )
 
@@ -188,7 +188,7 @@ def judge_facts(
 ) -> Judged:
     """Judge a window from its facts.   files: the result of `files_of`, if the caller has it."""
     read = files_of(root, window) if files is None else files
-    intake = intake_of(facts.node.sparkSession, root, window, read)
+    intake = intake_of(root, window, read, unknown_versions(facts.node.sparkSession, read))
 
     def usual(queues: Sequence[tuple[str, str]]) -> Usual:
         start_s = float(window.start * MINUTE_S)
@@ -238,11 +238,22 @@ def facts_of(spark: "SparkSession", paths: Mapping[Kind, list[Path]], is_small: 
     return reduce({kind: loaded(paths[kind], schema(kind)) for kind in RAW_KINDS}, loaded(every, envelope()))
 
 
-def intake_of(spark: "SparkSession", root: Path, window: Window, files: WindowFiles) -> Intake:
-    """Return the problems in the telemetry of a window: files that cannot be read, and the counts of collectors."""
+def unknown_versions(spark: "SparkSession", files: WindowFiles) -> int:
+    """Return the number of rows in a window's files whose version is too new."""
+    unknown = 0
+    for kind in RAW_KINDS:
+        paths = [path for hour in files.found[kind].hours if hour.has_unknown for path in hour.paths]
+        unknown += too_new(load(spark, paths, schema(kind))).count() if paths else 0
+    return unknown
+
+
+def intake_of(root: Path, window: Window, files: WindowFiles, unknown: int) -> Intake:
+    """Return the problems in the telemetry of a window: files that cannot be read, and the counts of collectors.
+
+    unknown: the number of rows whose version is too new.
+    """
     torn: list[str] = []
     torn_rows: list[RowsSeen] = []
-    unknown = 0
     for kind in RAW_KINDS:
         found = files.found[kind]
         torn += [path for path in found.torn if _is_of(path, window.cluster)]
@@ -252,8 +263,6 @@ def intake_of(spark: "SparkSession", root: Path, window: Window, files: WindowFi
             for each in named
             if each is not None
         ]
-        paths = [path for hour in found.hours if hour.has_unknown for path in hour.paths]
-        unknown += too_new(load(spark, paths, schema(kind))).count() if paths else 0
     hours = [
         facts
         for facts in read_facts(

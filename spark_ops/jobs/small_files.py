@@ -1,8 +1,8 @@
-"""A small window is read on the driver, file by file, and given to Spark as rows.
+"""A small window is read on the driver, file by file, and judged there (`small_health`) or given to Spark as rows.
 
 A minute of a node is a file with some rows. To open one costs Spark more than all that it does with the rows, and it
-opens each again for each judgement. Here a process remembers the rows of the files that it has read, so that a session
-which judges once a minute reads only the files of that minute. All else is Spark's, as with files that Spark reads.
+opens each again for each judgement. Here a process remembers the rows of the files that it has read, so that one which
+judges once a minute reads only the files of that minute.
 
 What cannot be read here is left to Spark, which fails in the same file and finds out what is wrong with it
 (`damaged_files`). Source: spark §2.7, §4.
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOCAL_ROWS: Final = 50_000
-"""The maximal number of rows of a window that is read here; they have some 40 MB in Spark's driver."""
-KNOWN_BYTES: Final = 128 << 20
+"""The maximal number of rows that are given to Spark; they have some 40 MB in Spark's driver."""
+KNOWN_BYTES: Final = 192 << 20
 """The maximal size of the rows that a process remembers; the files that were used last are kept."""
 
 

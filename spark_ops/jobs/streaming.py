@@ -75,6 +75,8 @@ _MERGED: Final = "merged="
 _FILE: Final = "_file"
 _HOUR: Final = re.compile(r"dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 _SEVERITY: Final = {"info": 1, "warn": 2, "crit": 3}
+_SILENCE: Final = ("cluster-down",)
+"""The findings that are over as soon as any node reports, however much of the window is missing."""
 SEEN_MIN: Final = 0.5
 """Findings are not cleared by a window of which less than this share of the rows was seen."""
 
@@ -194,6 +196,10 @@ class Store:
         for path in finished:
             if path not in kept or (path.name.startswith(_MERGED) and self._is_old(path, oldest_minute)):
                 shutil.rmtree(path, ignore_errors=True)
+        self.forget_judgements()
+
+    def forget_judgements(self) -> None:
+        """Remove old judgements, but not those that a sink of alerts has yet to take."""
         judged = sorted(self.judged.glob("*.json"))
         taken = self.outbox.taken_by_all()
         for at, path in enumerate(judged[:-JUDGED_MAX]):
@@ -240,11 +246,13 @@ class Store:
         )
         gone = tuple(sorted(set(before) - found.keys()))
         if not _is_seen(document):
-            # A finding about queues or nodes that were not seen is not known to be over.
-            found |= {each: was.get(each, {"id": each, "text": told.get(each)}) for each in gone}
-            gone = ()
+            # A finding about queues or nodes that were not seen is not known to be over. A silence is.
+            over = _SILENCE if not is_silent and (document.get("coverage") or {}).get("seen") else ()
+            kept = [each for each in gone if each not in over]
+            found |= {each: was.get(each, {"id": each, "text": told.get(each)}) for each in kept}
+            gone = tuple(each for each in gone if each in over)
         texts = {each: one.get("text") for each, one in found.items()}
-        kept = {
+        stored = {
             "number": number,
             "end": end,
             "is_silent": is_silent,
@@ -258,7 +266,7 @@ class Store:
             "texts": {**texts, **{each: told.get(each) for each in gone}},
             "findings": list(found.values()),
         }
-        write_atomically(self.outbox.path(number), json.dumps(kept).encode())
+        write_atomically(self.outbox.path(number), json.dumps(stored).encode())
         return Change(document, raised, gone)
 
 
@@ -456,6 +464,21 @@ def _state_of(root: Path, folder: Path, path: Path, known_files: set[str], newes
     return "read" if name_of_files(raw) in merged.name else "passed"
 
 
+def follow_end(root: Path, newest: int, reported_s: float, now_s: float | None) -> tuple[int, bool]:
+    """Return the minute at which a judgement ends, and whether it ends now because the nodes have stopped writing.
+
+    newest: the newest minute whose rows are known.   reported_s: the newest row's time in files.   now_s: s since 1970;
+    None: there is no present, and the newest row ends the window.
+    """
+    known = newest + 1  # the newest minute may be incomplete
+    if now_s is None:
+        return known - WATERMARK_S // MINUTE_S, False
+    known = min(known, int(now_s // MINUTE_S))  # a clock that is ahead does not end the window
+    if is_silent(root, max(known * MINUTE_S, reported_s), now_s):
+        return int(now_s // MINUTE_S), True
+    return known - WATERMARK_S // MINUTE_S, False
+
+
 def judge_store(
     spark: "SparkSession",
     root: Path,
@@ -480,16 +503,8 @@ def judge_store(
     row = facts.node.where(F.col("cluster") == F.lit(cluster)).agg(F.max("minute")).first()
     if row is None or row[0] is None:
         return None
-    # The newest minute may be incomplete.
-    newest = int(row[0]) + 1
-    if now_s is not None:
-        newest = min(newest, int(now_s // MINUTE_S))  # a clock that is ahead does not end the window
-    end = newest - WATERMARK_S // MINUTE_S
     # Files that came since the stream's last batch show that nodes report, as do its facts.
-    told_s = max(newest * MINUTE_S, reported_s or 0.0)
-    has_stopped = now_s is not None and is_silent(root, told_s, now_s)
-    if now_s is not None and has_stopped:
-        end = int(now_s // MINUTE_S)  # the nodes have stopped writing, so the window ends now
+    end, has_stopped = follow_end(root, int(row[0]), reported_s or 0.0, now_s)
     window = Window(cluster, end - max(1, round(window_s / MINUTE_S)), end, None)
     judged = judge_facts(facts, root, window, settings)
     created = now_s if now_s is not None else float(end * MINUTE_S)

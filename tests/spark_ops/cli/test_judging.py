@@ -16,6 +16,7 @@ from spark_ops.health.settings import Settings
 from tests.kit.synthetic.faults import inject
 from tests.kit.synthetic.telemetry import Setup
 from tests.spark_ops.health.reference import evidence
+from tests.spark_ops.jobs.roots import write
 
 SETUP = Setup(hours=1.0, queues=3, interval_s=30.0)
 
@@ -126,6 +127,29 @@ def test_window_options_are_the_same_everywhere() -> None:
         parser = argparse.ArgumentParser()
         __import__(f"spark_ops.cli.{command}", fromlist=["x"]).add_arguments(parser)
         assert parser.parse_args(["root"]).window == "6h"
+
+
+def test_a_small_cluster_is_judged_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No JVM is started: not for a judgement, not for a forecast, and not to follow."""
+    pytest.importorskip("numpy")
+
+    def none(*_: Any, **__: Any) -> Any:
+        raise AssertionError("Spark is not needed")
+
+    monkeypatch.setattr("spark_ops.jobs.session.session", none)
+    write(tmp_path, inject(SETUP, "consumer-starvation"))
+    window = [str(tmp_path), "--window", "1h"]
+    assert main(["health", *window, "--until", "last", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [each["kind"] for each in told["findings"]] == ["consumer-starvation"]
+    assert main(["forecast", *window, "--until", "last"]) == 0
+    monkeypatch.setattr("time.time", lambda: SETUP.start_s + 3600.0)
+    assert main(["health", *window, "--follow", "--once", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["raised"] == [
+        "consumer-starvation///queue-00000"
+    ]
 
 
 @pytest.mark.parametrize("command", ["health", "forecast", "report"])

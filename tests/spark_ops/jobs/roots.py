@@ -49,3 +49,21 @@ def overwrite_pages(path: Path) -> None:
     data[40:400] = bytes(360)
     path.write_bytes(data)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def write_slices(root: Path, made: list[Row], minutes: int) -> list[Path]:
+    """Files as a collector writes them: of some minutes each; the first ones of node3 come last of all."""
+    slices: dict[Any, list[Row]] = defaultdict(list)
+    for row in made:
+        slices[row["kind"], row["node"], row["boot_id"], row["ts"] // 60_000 // minutes].append(row)
+    first = min(key[3] for key in slices)
+    late = [key for key in sorted(slices) if key[1] == "node3" and key[3] == first]
+    paths = []
+    for key in [*(key for key in sorted(slices, key=lambda key: key[3]) if key not in late), *late]:
+        some = slices[key]
+        seqs = [row["seq"] for row in some]
+        hour = hour_of(some[0]["ts"])
+        path = DataFile(key[0], hour, some[0]["cluster"], key[1], key[2], min(seqs), max(seqs)).path(root)
+        write_file(path, key[0], some)
+        paths.append(path)
+    return paths

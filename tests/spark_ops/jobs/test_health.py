@@ -11,13 +11,13 @@ import pytest
 from spark_ops.health.judge import judge
 from spark_ops.health.settings import Settings
 from spark_ops.jobs import files
-from spark_ops.jobs.files import find, read_footer, skewed, times_of
+from spark_ops.jobs.files import find, read_footer, skewed, times, times_of
 from spark_ops.jobs.health import HealthError, choose_window, files_of, judge_empty, newest_by_cluster
 from spark_ops.telemetry.rounds import Rounds
 from tests.kit.synthetic.faults import inject
 from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.health.reference import evidence
-from tests.spark_ops.jobs.roots import write, write_file
+from tests.spark_ops.jobs.roots import write, write_file, write_slices
 
 SETUP = Setup(hours=2.0, queues=3, interval_s=60.0)
 END_S = SETUP.start_s + 7200.0
@@ -101,7 +101,13 @@ def test_a_clock_that_is_wrong_does_not_move_the_window(tmp_path: Path, ahead_s:
     }
     assert {path.parent.name for path in found} == {"node=node1", "node=node2", "node=node3"}
     read = files_of(tmp_path, window)
-    assert set(read.paths("node")) == found
+    ends = {path: times(path, "node") for path in found}
+    assert set(read.paths("node")) == {
+        path
+        for path, both in ends.items()
+        if both is not None and both[1] >= window.since_s * 1000 and both[0] < window.until_s * 1000
+    }
+    assert {path.parent.name for path in read.paths("node")} == {"node=node1", "node=node2", "node=node3"}
     assert read.rows > 0
 
 
@@ -146,21 +152,21 @@ def test_footers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """With many small files that takes longer than all else on the driver."""
     pytest.importorskip("pyarrow")
     made = write(tmp_path, rows(SETUP))
-    window = choose_window(tmp_path, window_s=7200, now_s=END_S)
-    times: Counter[Path] = Counter()
+    counts: Counter[Path] = Counter()
     read = files.read_footer
 
     def counted(path: Path) -> Any:
-        times[path] += 1
+        counts[path] += 1
         return read(path)
 
     monkeypatch.setattr(files, "read_footer", counted)
+    window = choose_window(tmp_path, window_s=7200, now_s=END_S)
     found = files_of(tmp_path, window)
     assert found.rows > 0
     wanted = Counter(path for path in made if "kind=topology" not in str(path))
-    assert times == wanted
+    assert counts == wanted
     assert files_of(tmp_path, window) == found
-    assert times == wanted, "the process knows them already"
+    assert counts == wanted, "the process knows them already"
     path = found.paths("node")[0]
     path.write_bytes(path.read_bytes()[:-1])
     assert files_of(tmp_path, window).found["node"].torn == (str(path.relative_to(tmp_path)),)
@@ -172,6 +178,7 @@ def test_files_of_other_clusters_are_not_looked_at(tmp_path: Path, monkeypatch: 
         write(tmp_path, rows(replace(SETUP, cluster=cluster)))
     window = choose_window(tmp_path, window_s=7200, now_s=END_S, cluster="b c")
     read = files.read_footer
+    files._footer.cache_clear()  # to choose the window, those of all clusters were read
     seen: list[str] = []
     monkeypatch.setattr(files, "read_footer", lambda path: seen.append(str(path)) or read(path))
     found = files_of(tmp_path, window)
@@ -180,6 +187,22 @@ def test_files_of_other_clusters_are_not_looked_at(tmp_path: Path, monkeypatch: 
     every = find(tmp_path, "node", window.since_s, window.until_s)
     assert found.found["node"].rows * 2 == every.rows
     assert files_of(tmp_path, replace(window, cluster="c")).rows == 0
+
+
+def test_files_without_rows_of_the_window_are_left_out(tmp_path: Path) -> None:
+    """A minute is a file, and an hour has many minutes: a window of ten minutes reads those of ten minutes."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    made = write_slices(tmp_path, list(rows(SETUP)), 1)
+    window = choose_window(tmp_path, window_s=600, now_s=END_S)
+    found = files_of(tmp_path, window)
+    kept = {
+        int(row["ts"]) // 60_000
+        for path in found.paths("node")
+        for row in pq.read_table(path, columns=["ts"], partitioning=None).to_pylist()
+    }
+    assert kept == set(range(window.start - 5, int(END_S // 60)))
+    assert found.rows < sum(1 for path in made if "kind=topology" not in str(path)) * 10
+    assert len(find(tmp_path, "node", window.since_s, window.until_s).hours[0].paths) == 180
 
 
 def test_many_footers_are_read_in_the_same_order_as_few(

@@ -96,12 +96,14 @@ def test_what_a_process_remembers_has_a_bound(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["consumer-starvation", "slow-link", "node-restart"])
-def test_a_judgement_is_the_same_either_way(
+def test_a_judgement_is_the_same_in_each_way(
     spark: Any, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark reads the files, or gets their rows: the document is the same, with duplicates and rows in any order."""
+    """Spark reads the files, gets their rows, or is not asked: the document is the same, with duplicates and rows in
+    any order."""
     from spark_ops.jobs import health
     from spark_ops.jobs.health import Window, judge_window
+    from spark_ops.jobs.small_health import judge_small
 
     made = inject(SETUP, fault)
     wanted: set[str] = set()
@@ -111,6 +113,9 @@ def test_a_judgement_is_the_same_either_way(
     write(tmp_path, shuffle(duplicate(made, 0.1)))
     window = Window("synthetic", START + 5, START + 60, None)
     local = health_document(judge_window(spark, tmp_path, window, Settings()), 0.0)
+    small = judge_small(tmp_path, window, Settings())
+    assert small is not None
+    assert health_document(small, 0.0) == local
     monkeypatch.setattr(health, "LOCAL_ROWS", 0)
     assert health_document(judge_window(spark, tmp_path, window, Settings()), 0.0) == local
     assert local["verdict"] != "unknown"

@@ -11,30 +11,13 @@ from spark_ops.health.settings import Settings
 from tests.kit.synthetic.faults import duplicate, inject
 from tests.kit.synthetic.telemetry import Row, Setup, rows
 from tests.spark_ops.jobs.queue_figures import FINDINGS, with_figures
-from tests.spark_ops.jobs.roots import overwrite_pages, write_file
+from tests.spark_ops.jobs.roots import overwrite_pages, write_slices
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SETUP = Setup(hours=1.0, queues=4, interval_s=30.0)
 WINDOW_S = 3600.0
 START = SETUP.start_s // 60
-
-
-def write_slices(root: Path, made: list[Row], minutes: int) -> None:
-    """Files as a collector writes them: of some minutes each; the first ones of a node come last of all."""
-    from spark_ops.telemetry.layout import DataFile, hour_of
-
-    slices: dict[Any, list[Row]] = {}
-    for row in made:
-        at = row["ts"] // 60_000 // minutes
-        slices.setdefault((row["kind"], row["node"], row["boot_id"], at), []).append(row)
-    late = [key for key in sorted(slices) if key[1] == "node3" and key[3] == START // minutes]
-    for key in [*(key for key in sorted(slices, key=lambda key: key[3]) if key not in late), *late]:
-        some = slices[key]
-        seqs = [row["seq"] for row in some]
-        hour = hour_of(some[0]["ts"])
-        path = DataFile(key[0], hour, "synthetic", key[1], key[2], min(seqs), max(seqs)).path(root)
-        write_file(path, key[0], some)
 
 
 def test_a_stream_that_is_cut_finds_what_a_batch_does(

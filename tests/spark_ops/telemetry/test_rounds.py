@@ -1,4 +1,4 @@
-"""What collectors say of their rounds: how far they have come, while they live."""
+"""Records of collectors say how far these have come, while they live."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_without_a_collector_that_lives_all_counts_as_collected(tmp_path: Path) 
 
 
 def test_a_collector_that_is_behind_has_collected_up_to_its_last_round(tmp_path: Path) -> None:
-    """It is at work all the time, and its first round takes minutes; one that restarts is no further than before."""
+    """The collector is at work all the time, and its first round takes minutes; one that restarts is no further than before."""
     one = rounds(tmp_path, 1000.0)
     for now in range(1000, 1400, 30):
         one.renew(float(now))
@@ -45,7 +45,7 @@ def test_the_slowest_of_all_collectors_counts(tmp_path: Path) -> None:
 
 
 def test_a_collector_that_never_comes_to_an_end_does_not_hide_an_outage(tmp_path: Path) -> None:
-    """Its disk is full, for example, and it tries again and again."""
+    """The disk is full, for example, and the collector tries again and again."""
     one = rounds(tmp_path, 1000.0)
     one.renew(1000.0 + BEHIND_MAX_S)
     assert collected_until(tmp_path, 1000.0 + BEHIND_MAX_S) == 1000.0
