@@ -29,6 +29,8 @@ from spark_ops.applying.states import PlanState
 PATH: Final = "/global-parameters"
 PLAN: Final = "spark_ops.plan."
 JOURNAL: Final = "spark_ops.journal."
+ORDER: Final = "spark_ops.order."
+"""Orders to the machine that carries out a plan (`cluster_orders`)."""
 PLANS_MAX: Final = 8
 """The number of plans that a cluster keeps. A further one replaces one that has ended, the one that changed least
 recently; without any of them, one that has not. Parameters of our names that are no journals go, too."""
@@ -132,7 +134,9 @@ class Copy:
         rank = sorted(kept, key=lambda each: (not each.journal.is_over, each.journal.changed_at))
         stays = {each.digits for each in rank[max(0, len(rank) + 1 - PLANS_MAX) :]} | {digits}
         for name in names:
-            if name.startswith((PLAN, JOURNAL)) and name.rpartition(".")[2] not in stays:
+            is_gone = name.startswith((PLAN, JOURNAL, ORDER)) and name.rpartition(".")[2] not in stays
+            # An order that was given before this run began was for another one.
+            if is_gone or name == f"{ORDER}{digits}":
                 self._client.request("DELETE", f"{PATH}/{name}")
         return self._noted(self._client.request("PUT", f"{PATH}/{PLAN}{digits}", {"value": self._plan}))
 

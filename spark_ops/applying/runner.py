@@ -112,6 +112,11 @@ class Runner:
         elif not self._scope and steps:
             self._refuse(f"there is no wave {self.options.wave}")
 
+    @property
+    def owner(self) -> str:
+        """The name by which this run has the lock."""
+        return self._lock.owner
+
     # --- requests and records ---
 
     def asks(self, now: float) -> list[Ask]:

@@ -9,11 +9,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import Final, TypeAlias
 
 from spark_ops.applying.asking import Answer, Ask, Silence
 from spark_ops.applying.client import Client
+from spark_ops.applying.cluster_orders import RemoteOrder
 from spark_ops.applying.history import Record
 from spark_ops.applying.journal import Journal, take_order
 from spark_ops.applying.observation import Observation
@@ -41,6 +43,7 @@ class Shell:
     control: see `spark_ops.applying.journal`.   told: called with each record, once it is written.
     copied: called with records that are on the disk, before the requests that they announce are sent.
     health: a health document that another program keeps up to date; its score is part of each observation.
+    ordered: called in a thread with each observation; returns an order of another machine, or None.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Shell:
         told: Callable[[Record], None] = lambda record: None,
         health: Path | None = None,
         copied: Callable[[Sequence[Record]], None] = lambda records: None,
+        ordered: Callable[[], RemoteOrder | None] = lambda: None,
     ) -> None:
         self._runner = runner
         self._client = client
@@ -63,6 +67,8 @@ class Shell:
         self._told = told
         self._health = health
         self._copied = copied
+        self._ordered = ordered
+        self._orders = SimpleQueue[RemoteOrder]()
         self._is_interrupted = (
             False  # set by a signal's handler, which may run while a lock is held: so no Event
         )
@@ -116,6 +122,9 @@ class Shell:
                 return self._client.request("DELETE", LOCK_PATH, ask.body)
             case "step":
                 return self._client.request("POST", STEP_PATH, ask.body)
+        order = self._ordered()
+        if order is not None:
+            self._orders.put(order)
         seen = observe(self._client)
         return replace(seen, score=score(self._health)) if isinstance(seen, Observation) else seen
 
@@ -125,6 +134,9 @@ class Shell:
         order = take_order(self._control)
         if order is not None:
             self._runner.told(order, self._clock())
+        while not self._orders.empty():
+            # A pause ends this process too, so that any machine can resume the plan.
+            self._runner.told("abort" if self._orders.get() == "abort" else "interrupt", self._clock())
         if self._is_interrupted:
             self._is_interrupted = False
             self._runner.told("interrupt", self._clock())

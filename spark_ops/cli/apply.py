@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from spark_ops.applying.client import Client
 from spark_ops.applying.cluster_journals import Copy
+from spark_ops.applying.cluster_orders import Orders
 from spark_ops.applying.history import History, JournalDamaged
 from spark_ops.applying.journal import Journal, JournalBusy, Place, keep, read
 from spark_ops.applying.observation import Queue
@@ -119,7 +120,7 @@ def apply(plan: Plan, arguments: argparse.Namespace, data: bytes, *, is_resuming
     if copy.why_not is not None and runner.refusal is None:
         print(f"other machines cannot resume this plan or undo it: {copy.why_not}", file=sys.stderr)
     if runner.state is PlanState.DONE and plan.mode == "rollback":
-        elsewhere.mark_rolled_back(nodes, str(plan.inputs.get("undoes")), clock())
+        elsewhere.mark(nodes, str(plan.inputs.get("undoes")), PlanState.ROLLED_BACK, clock())
     return ended(plan, runner, place, clock(), is_json=wants_json(arguments))
 
 
@@ -150,6 +151,7 @@ def carry_out(
         told=teller.tell,
         health=arguments.health,
         copied=copy.write,
+        ordered=Orders(nodes, plan.plan_id, runner.owner).take,
     )
     shell.run()
     return runner

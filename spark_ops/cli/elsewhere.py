@@ -4,12 +4,14 @@ they had been here."""
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from spark_ops.applying import cluster_journals
+from spark_ops.applying import cluster_journals, cluster_orders
 from spark_ops.applying.client import Client
 from spark_ops.applying.cluster_journals import KeptPlan, NoJournals
+from spark_ops.applying.cluster_orders import RemoteOrder
 from spark_ops.applying.history import JournalDamaged, Record
-from spark_ops.applying.journal import PREFIX, Journal, JournalBusy, Place, is_busy, keep
+from spark_ops.applying.journal import DIGITS, PREFIX, Journal, JournalBusy, Place, is_busy, keep
 from spark_ops.applying.kept_journal import NotKept, lacking, records_of
 from spark_ops.applying.states import PlanState
 from spark_ops.cli import carrying_out as common
@@ -40,9 +42,7 @@ def brought(arguments: argparse.Namespace, named: str, owner: str) -> Place:
 def _fetched(arguments: argparse.Namespace, named: str, owner: str, unknown: OpsError) -> Place:
     """Make the files of a plan that only the cluster has.   unknown: the error if it has none."""
     nodes = common.client(arguments)
-    digits = named.removeprefix(PREFIX).lower()[:16]
-    if len(digits) < 4 or not set(digits) <= set("0123456789abcdef"):
-        raise unknown
+    digits = _digits(named, unknown)
     try:
         found = [each for each in cluster_journals.kept_plans(nodes) if each.digits.startswith(digits)]
         if len(found) != 1:
@@ -111,12 +111,59 @@ def _add(place: Place, records: Sequence[Record]) -> None:
         journal.close()
 
 
-def mark_rolled_back(nodes: Client, plan_id: str, now: float) -> None:
-    """Have the cluster note that a plan was undone, if it keeps the plan."""
+def known_place(arguments: argparse.Namespace, named: str) -> tuple[Place | None, OpsError | None]:
+    """Return the place of a plan that was begun here; else None, and the error that says so."""
+    try:
+        place = common.place_of(arguments, named)
+        common.begun(place)
+    except OpsError as error:
+        return None, error
+    return place, None
+
+
+def ordered(
+    arguments: argparse.Namespace, place: Place | None, unknown: OpsError | None, order: RemoteOrder, by: str
+) -> str | None:
+    """Give an order to the process of another machine that carries out a plan, and wait until it has taken it.
+
+    place, unknown: from `known_place`.   by: who gives the order.
+    Returns: the owner of the lock; None if no process carries out this plan. Raises: OpsError.
+    """
+    named, came_from = arguments.plan, None
+    if place is not None:
+        digits = place.journal.name.split(".")[1]
+        came_from = common.read_plan(place.plan).came_from if place.plan.exists() else None
+    elif Path(named).is_file():
+        plan = common.read_plan(Path(named))
+        digits, came_from = cluster_journals.digits_of(plan.plan_id), plan.came_from
+    else:
+        digits = _digits(named, unknown)
+    nodes = common.client(arguments, came_from)
+    try:
+        holder = cluster_journals.holder(nodes)
+        if holder is None or not cluster_journals.digits_of(holder[0]).startswith(digits):
+            return None
+        cluster_orders.give(nodes, holder[0], holder[1], order, by)
+    except (NoJournals, cluster_orders.NotTaken) as error:
+        raise OpsError(str(error), EX_ENGINE) from None
+    return holder[1]
+
+
+def _digits(named: str, unknown: OpsError | None) -> str:
+    """Return the first digits of a plan's id as an operator gave them. Raises: `unknown` if they are none."""
+    digits = named.removeprefix(PREFIX).lower()[:DIGITS]
+    if len(digits) < 4 or not set(digits) <= set("0123456789abcdef"):
+        assert unknown is not None
+        raise unknown
+    return digits
+
+
+def mark(nodes: Client, plan_id: str, state: PlanState, now: float) -> None:
+    """Have the cluster note that a plan was undone or aborted, if it keeps the plan."""
     try:
         kept: Iterable[KeptPlan] = cluster_journals.kept_plans(nodes)
     except NoJournals:
         return
     for each in kept:
         if each.journal.plan == plan_id:
-            cluster_journals.set_state(nodes, each, PlanState.ROLLED_BACK, now)
+            cluster_journals.set_state(nodes, each, state, now)

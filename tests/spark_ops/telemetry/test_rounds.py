@@ -23,7 +23,7 @@ def test_without_a_collector_that_lives_all_counts_as_collected(tmp_path: Path) 
 
 
 def test_a_collector_that_is_behind_has_collected_up_to_its_last_round(tmp_path: Path) -> None:
-    """The collector is at work all the time, and its first round takes minutes; one that restarts is no further than before."""
+    """The collector is at work all the time, and its first round takes minutes. One that restarts is no further."""
     one = rounds(tmp_path, 1000.0)
     for now in range(1000, 1400, 30):
         one.renew(float(now))
