@@ -124,7 +124,7 @@ def write_fleet(setup: Setup, root: Path) -> int:
     counts = 0
     for name, node in full.nodes.items():
         seq = 0
-        for hour in _hours(setup):
+        for hour in hours(setup):
             table = _hour_of_node(full, name, stand_in.queues[name], hour, seq)
             if table.num_rows == 0:
                 continue
@@ -138,12 +138,12 @@ def write_fleet(setup: Setup, root: Path) -> int:
 
 def _topology(full: Model) -> Iterator[Row]:
     """Yield one snapshot for each hour; nothing changes in between."""
-    for hour in _hours(full.setup):
+    for hour in hours(full.setup):
         yield from topology_rows(full, round(hour.begin.timestamp() * 1000) + 60_000)
 
 
 @dataclass(frozen=True, slots=True)
-class _Hour:
+class Hour:
     """The intervals of an hour: [first, last)."""
 
     begin: datetime
@@ -151,14 +151,14 @@ class _Hour:
     last: int
 
 
-def _hours(setup: Setup) -> Iterator[_Hour]:
+def hours(setup: Setup) -> Iterator[Hour]:
     """Yield the hours of a setup; all samples of an interval count to the hour in which it begins."""
     tick = 0
     while tick < setup.ticks:
         at_s = setup.start_s + tick * setup.interval_s
         end_s = at_s // HOUR_S * HOUR_S + HOUR_S
         last = min(setup.ticks, -int(-(end_s - setup.start_s) // setup.interval_s))
-        yield _Hour(layout.hour_of(int(at_s * 1000)), tick, last)
+        yield Hour(layout.hour_of(int(at_s * 1000)), tick, last)
         tick = last
 
 
@@ -172,7 +172,7 @@ class _Grid:
     index: for each row, the place of its queue.   tick: for each row, intervals since the start of the setup.
     """
 
-    def __init__(self, setup: Setup, queues: list[tuple[int, QueueState]], hour: _Hour) -> None:
+    def __init__(self, setup: Setup, queues: list[tuple[int, QueueState]], hour: Hour) -> None:
         every = max(1, round(IDLE_EVERY_S / setup.interval_s))
         cells = [
             (place, tick)
@@ -196,7 +196,7 @@ class _Grid:
 
 
 def _hour_of_node(
-    full: Model, name: str, own: list[tuple[int, QueueState]], hour: _Hour, seq: int
+    full: Model, name: str, own: list[tuple[int, QueueState]], hour: Hour, seq: int
 ) -> pa.Table:
     setup, node = full.setup, full.nodes[name]
     tables = []
