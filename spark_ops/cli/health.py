@@ -181,7 +181,7 @@ def _changes(
                 spark, root, cluster, window_s=window_s, settings=settings, every_s=every_s, now=time.time
             )
             return
-        streaming.start(spark, root, store, cluster, is_once=True).awaitTermination()
+        streaming.awaited(streaming.start(spark, root, store, cluster, is_once=True), store)
         change = streaming.judge_store(
             spark, root, store, cluster, window_s=window_s, settings=settings, now_s=time.time()
         )

@@ -17,6 +17,8 @@ JAVA_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
 
 _ASK_S: Final = 20.0
+_FILE: Final = re.compile(r"file:(?://)?(/[^\s,;'\"()\[\]{}]{1,300})")
+"""A file in an error's text. Spark writes paths as URIs."""
 
 
 class EngineError(Exception):
@@ -60,12 +62,17 @@ def packages(*names: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the relevant line of an error of Spark: the last cause, else the first line; without Java packages."""
+    """Return the relevant line of an error of Spark: the last cause, else the first line; without Java packages.
+
+    The deepest cause often names no file, so the first file that the text names is added.
+    """
     text = str(getattr(error, "java_exception", None) or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     line = (causes or lines or [type(error).__name__])[-1 if causes else 0]
-    return re.sub(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+(?:Exception|Error)): ", r"\1: ", line)[:500]
+    line = re.sub(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+(?:Exception|Error)): ", r"\1: ", line)[:500]
+    named = None if "/" in line else _FILE.search(text)
+    return line if named is None else f"{line} ({named[1]})"
 
 
 def _version(path: Path) -> int:

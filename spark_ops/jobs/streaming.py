@@ -34,7 +34,7 @@ from spark_ops.health.document import health_document
 from spark_ops.health.settings import Settings
 from spark_ops.jobs.compact import name_of_files
 from spark_ops.jobs.damaged_files import without_damaged
-from spark_ops.jobs.engine import EngineError
+from spark_ops.jobs.engine import EngineError, one_line
 from spark_ops.jobs.files import HOUR_S, hour_folders, read_footer
 from spark_ops.jobs.health import MINUTE_S, Window, facts_of, is_silent, judge_facts, newest_by_cluster
 from spark_ops.jobs.minute_facts import (
@@ -513,6 +513,20 @@ def judge_store(
     return change
 
 
+def awaited(query: "StreamingQuery", store: Store, timeout_s: float | None = None) -> bool:
+    """Wait for the end of a stream's query. Returns: whether it has ended.   timeout_s: None: no limit.
+
+    Raises: EngineError, with the store's directory, as the text of Spark's error names the query by a number.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        ended = query.awaitTermination(None if timeout_s is None else round(timeout_s))
+    except StreamingQueryException as error:
+        raise EngineError(f"the stream of {store.directory} failed: {one_line(error)}") from error
+    return timeout_s is None or bool(ended)
+
+
 def follow(
     spark: "SparkSession",
     root: Path,
@@ -525,12 +539,12 @@ def follow(
 ) -> Iterator[Change]:
     """Judge every `every_s` seconds, even without new files, until the caller closes the generator.
 
-    Raises: StreamingQueryException if the query fails.
+    Raises: EngineError if the query fails.
     """
     store = Store(root, cluster)
     query = start(spark, root, store, cluster, is_once=False, every_s=every_s)
     try:
-        while not query.awaitTermination(round(every_s)):
+        while not awaited(query, store, every_s):
             change = judge_store(
                 spark, root, store, cluster, window_s=window_s, settings=settings, now_s=now()
             )

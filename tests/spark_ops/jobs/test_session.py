@@ -69,6 +69,14 @@ def test_errors_are_one_line() -> None:
     text = "o.a.s.SparkException: Job aborted\n\tat x\nCaused by: java.io.IOException: disk full\n\tat y"
     assert one_line(RuntimeError(text)) == "IOException: disk full"
     assert one_line(RuntimeError("")) == "RuntimeError"
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\n"
+        "Caused by: o.a.s.SparkException: [FAILED_READ_FILE] file:///srv/v1/a%20b.parquet, row 3.\n"
+        "Caused by: java.io.EOFException: Reached the end of stream"
+    )
+    assert one_line(RuntimeError(text)) == ("EOFException: Reached the end of stream (/srv/v1/a%20b.parquet)")
+    text = "IOException: /srv/a is not there, as file:/srv/b"
+    assert one_line(RuntimeError(text)) == text
 
 
 def test_a_cluster_makes_few_partitions_of_few_rows() -> None:

@@ -93,6 +93,7 @@ def test_a_cluster_that_is_down_is_told_and_cleared_when_nodes_report_again(tmp_
     assert cleared[0] <= gap[-1] + 2 + WATERMARK_S // 60 + 2
 
 
+@pytest.mark.slow
 def test_following_ends_when_windows_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each round judges and waits; then Spark goes on with the same judgements."""
     write_slices(tmp_path, [row for row in rows(SETUP) if row["ts"] // 60_000 < START + 20], 1)

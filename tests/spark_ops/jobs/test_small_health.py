@@ -51,6 +51,7 @@ def test_the_document_is_that_of_the_rules(tmp_path: Path, name: str) -> None:
     assert document(tmp_path, end=end) == wanted
 
 
+@pytest.mark.slow
 def test_a_window_within_the_rows(tmp_path: Path) -> None:
     """Rows before and after it, of other clusters, and in small files; a second judgement is the same."""
     made = list(inject(replace(SETUP, hours=0.6), "consumer-starvation"))
@@ -79,6 +80,7 @@ def test_values_that_are_missing(tmp_path: Path) -> None:
     assert new
 
 
+@pytest.mark.slow
 def test_suspicion_lets_through_what_rules_look_for_and_little_more(tmp_path: Path) -> None:
     """Each fault makes its queue suspicious, and no other; all at once, each in a virtual host of its own."""
     made = [row for row in rows(SETUP) if row["kind"] != "queue"]
@@ -120,6 +122,7 @@ def test_a_window_without_rows(tmp_path: Path) -> None:
     assert (told["verdict"], told["findings"]) == ("unknown", [])
 
 
+@pytest.mark.slow
 def test_forecasts_are_those_of_the_document(tmp_path: Path) -> None:
     made = list(inject(SETUP, "runaway-queue"))
     write(tmp_path, made)

@@ -9,7 +9,7 @@ import pytest
 
 from spark_ops.health.settings import Settings
 from tests.kit.synthetic.faults import duplicate, inject
-from tests.kit.synthetic.telemetry import Row, Setup, rows
+from tests.kit.synthetic.telemetry import Setup, rows
 from tests.spark_ops.jobs.queue_figures import FINDINGS, with_figures
 from tests.spark_ops.jobs.roots import overwrite_pages, write_slices
 

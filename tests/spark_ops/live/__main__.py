@@ -4,7 +4,8 @@
     python -m tests.spark_ops.live --only partition       those whose name has this word
     python -m tests.spark_ops.live --quick                segments of 5 s, collected and judged every few seconds
 
-Needs Java 17 and gcc. The table is printed as Markdown, and the load average stands beside each fault.
+Needs gcc. The windows are small, so that `--follow` judges them without Spark. The table is printed as Markdown, and
+the load average stands beside each fault.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_ops.jobs.engine import EngineError, java, packages
+from spark_ops.jobs.engine import EngineError, packages
 from tests.kit.faulty_disk import can_build
 from tests.spark_ops.live import faults
 from tests.spark_ops.live.site import QUICK, live_site
@@ -18,8 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 def test_an_alarm_a_slow_disk_and_a_wrong_clock_are_told(tmp_path: Path) -> None:
     try:
-        packages("pyspark", "pyarrow")
-        java()
+        packages("pyarrow", "numpy")
     except EngineError as error:
         pytest.skip(str(error))
     if not can_build():
