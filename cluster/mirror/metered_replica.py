@@ -6,7 +6,7 @@ with one. While a window is open, each method here calls the one of `Replica` be
 
 from typing import TYPE_CHECKING
 
-from cluster.gm_ring.messages import Activity
+from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import Message, RingPacket
 from cluster.mirror.replica import Replica
 from node.catalogue.records import QueueRecord
@@ -56,6 +56,26 @@ class MeteredReplica(Replica):
         due = super().turn(now)
         windows.leave(self._account, mark)
         return due
+
+    @override
+    def send(self, to: int, message: Activity | CatchUp) -> None:
+        super().send(to, message)
+        self._sent(message)
+
+    @override
+    def send_side(self, to: int, message: bytes) -> None:
+        super().send_side(to, message)
+        self._sent(message)
+
+    def _sent(self, message: Message) -> None:
+        """Note what a mirror sends: it passes messages on, and says how far it is, often in a turn of its own.
+
+        A master's packets are known by what its queue gets (`MeteredQueue`).
+        """
+        windows = self._meter.windows
+        if windows.is_open and self.replicator is None:
+            windows.begin()
+            windows.worked(self._account, _size_of(message), for_client=False)
 
 
 def _size_of(message: Message) -> int:

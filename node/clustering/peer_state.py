@@ -170,7 +170,15 @@ class PeerState:
         if self._remote is not None and (found := _of(Topic.REMOTE, frames)):
             self._receive_remote(name, found)
         if self._mirrors is not None and (found := _of(Topic.RING, frames)):
-            self._mirrors.receive(name, found)
+            self._receive_ring(name, found)
+
+    def _receive_ring(self, name: str, frames: list[bytes]) -> None:
+        assert self._mirrors is not None
+        assert self._broker is not None
+        meter = self._broker.meter
+        if meter is not None and meter.windows.is_open:
+            meter.windows.begin()  # frames are decoded before it is known for which queues they are
+        self._mirrors.receive(name, frames)
 
     def _receive_remote(self, name: str, frames: list[bytes]) -> None:
         assert self._remote is not None

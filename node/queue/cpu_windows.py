@@ -86,6 +86,12 @@ class CpuWindows:
             self._timed_ns = self._idle_ns = 0
             self._began = self._clock()
 
+    def begin(self) -> None:
+        """Note that work for queues begins, before it is known for which ones: frames of a node are to be decoded."""
+        if self._is_idle:
+            self._is_idle = False
+            self._idle_ns = max(0, self._clock() - self._began - LEAD_NS)
+
     def enter(self) -> int:
         """Begin to time work of a queue. Returns: a mark for `leave`. Work may be within other work."""
         now = self._clock()

@@ -81,6 +81,30 @@ def test_timers_before_the_first_work_are_no_queues() -> None:
     assert costs.client_ns == LEAD_NS * EVERY
 
 
+def test_frames_that_are_decoded_before_the_first_work_are_the_queues() -> None:
+    """The window knows that there is work for queues before it is known for which ones."""
+    thread, costs = Thread(), Costs()
+    thread.now += 10 * LEAD_NS
+    thread.windows.begin()
+    thread.now += 20 * LEAD_NS
+    thread.windows.begin()
+    thread.work(costs, 0)
+    thread.windows.end_turn()
+    assert costs.cpu_ns == 21 * LEAD_NS * EVERY
+
+
+def test_a_window_that_begins_without_work_is_no_queues() -> None:
+    """Frames may be for queues that are gone."""
+    thread, costs = Thread(), Costs()
+    thread.windows.begin()
+    thread.now += 10_000
+    thread.windows.end_turn()
+    thread.open()
+    thread.work(costs, 10)
+    thread.windows.end_turn()
+    assert costs.cpu_ns == 10 * EVERY
+
+
 def test_a_window_without_work_is_no_queues() -> None:
     """The node's own work stays with the node, also in the windows after it."""
     thread, costs = Thread(), Costs()
