@@ -27,6 +27,7 @@ from node.amqp.reader import MIXED_SIZES
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import ClusterMember, QueueRecord
 from node.client.channel import Channel
+from node.client.delivery_interception import InterceptedOutlet
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked
 from node.queue.run import Envelope, Run
@@ -275,7 +276,8 @@ class HomeLink:
 
     def subscribe(self, queue: RemoteQueue, consumer: Consumer) -> Subscription:
         """Number a consumer, whose channel is one of ours."""
-        channel = consumer.channel
+        outlet = consumer.channel
+        channel = outlet.channel if isinstance(outlet, InterceptedOutlet) else outlet
         assert isinstance(channel, Channel)
         near = self._channels.get(channel)
         if near is None:
@@ -312,11 +314,12 @@ class HomeLink:
     def resume(self, subscription: Subscription) -> None:
         """Deliver again to a consumer: room or credit came back to its channel."""
         near = subscription.near
-        while near.held and near.channel.room_bytes() > 0:
+        outlet = subscription.consumer.channel
+        while near.held and outlet.room_bytes() > 0:
             holder, run = near.held.popleft()
             self._hand_over(holder, run)
         if any(holder is subscription for holder, _ in near.held):
-            near.channel.block(subscription.consumer)
+            outlet.block(subscription.consumer)
         if not subscription.wanted:
             return
         left = near.channel.limit_left()
@@ -342,10 +345,10 @@ class HomeLink:
             return
         if subscription.queue is not queue:
             raise Malformed("a delivery for the consumer of another queue")
-        near = subscription.near
-        if near.held or near.channel.room_bytes() <= 0:
+        near, outlet = subscription.near, subscription.consumer.channel
+        if near.held or outlet.room_bytes() <= 0:
             near.held.append((subscription, run))
-            near.channel.block(subscription.consumer)
+            outlet.block(subscription.consumer)
         else:
             self._hand_over(subscription, run)
 
@@ -368,7 +371,7 @@ class HomeLink:
         self._took(subscription.near, run.contents)
         if consumer.no_ack:
             queue.settle(Settle.ACK, run)
-        channel.deliver(consumer, run, self._broker.now)
+        consumer.channel.deliver(consumer, run, self._broker.now)
 
     def _missed(self, message: Deliver) -> None:
         """Credit the channel for messages from a queue that is over. Raises Malformed."""

@@ -36,6 +36,7 @@ from node.catalogue.replicated_log import LocalLog, ReplicatedLog
 from node.client.alarms import Alarms
 from node.client.authority import Authority
 from node.client.counters import BrokerCounters
+from node.client.delivery_interception import DeliveryInterception
 from node.client.interception import Interceptor
 from node.client.observer import Observer
 from node.client.pairs import Pairs
@@ -94,7 +95,10 @@ class Broker:
     """The auth backends of plug-ins, set before there are clients; None: there is the catalogue alone."""
 
     interceptors: Sequence[Interceptor] = ()
-    """The interceptors of plug-ins, which routes that are opened lead to; see `intercept`."""
+    """The interceptors of plug-ins, which routes that are opened lead to; see `node.broker.intercepting`."""
+
+    delivery_interception: DeliveryInterception | None = None
+    """Those of deliveries, to which consumers lead; None: they lead to their channels."""
 
     def __init__(
         self,
@@ -320,13 +324,6 @@ class Broker:
         self.counters.connection_created += 1
         self.connection_counts[connection.vhost, None] += 1
         self.connection_counts[None, connection.user_name] += 1
-
-    def intercept(self, interceptors: Sequence[Interceptor]) -> None:
-        """Have these interceptors look at all messages that are published from now on."""
-        if interceptors != self.interceptors:
-            self.interceptors = interceptors
-            for connection in self.connections.values():
-                connection.forget_routes()
 
     def connection_count(self, vhost: str | None, user: str | None) -> int:
         """Return the number of open connections in the whole cluster, of a vhost or of a user."""

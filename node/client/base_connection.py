@@ -204,6 +204,10 @@ class BaseConnection(ABC):
         self._reader.paused = True
 
     @abstractmethod
+    def failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
+        """Handle the error of a method: its code says whether the channel or the connection is closed."""
+
+    @abstractmethod
     def read_on(self) -> None:
         """Read on, at once or in a coming turn, unless something else still keeps us from it."""
 

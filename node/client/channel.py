@@ -22,6 +22,7 @@ from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
 from node.client.confirms import Confirms
 from node.client.counters import ChannelCounters
+from node.client.delivery_interception import InterceptedOutlet
 from node.client.giving_back import give_back
 from node.client.header_routes import HeaderRoutes
 from node.client.holding import held_or
@@ -30,7 +31,7 @@ from node.client.reply_to import ReplyConsumer
 from node.client.spreading import is_wide
 from node.client.transaction import Transaction
 from node.client.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
-from node.queue.consumer import UNLIMITED, Consumer
+from node.queue.consumer import UNLIMITED, Consumer, Outlet
 from node.queue.content import chosen_headers
 from node.queue.deliver_frames import deliver_frame, fitting
 from node.queue.intake import Targets
@@ -81,7 +82,11 @@ class Channel:
         self._limited_count = 0  # unacknowledged messages that count against prefetch_limit
         self._limit_since_tag = 1
         self._blocked: dict[Consumer, None] = {}
+        self._kept_back = 0  # messages that have tags, but did not go to the client
         self.pairs = self.broker.pairs.of_new(self)
+        self.interceptors: InterceptedOutlet | None = None
+        if self.broker.delivery_interception is not None:
+            self.follow_interceptors()
 
     @property
     def counters(self) -> ChannelCounters:
@@ -91,7 +96,7 @@ class Channel:
             return counters
         if self.confirms is not None:
             counters.received_confirm, counters.confirm = self.confirms.numbered, self.confirms.confirmed
-        others = counters.deliver_no_ack + counters.get + counters.get_no_ack
+        others = counters.deliver_no_ack + counters.get + counters.get_no_ack + self._kept_back
         counters.deliver = self._next_tag - 1 - others
         return counters
 
@@ -286,6 +291,32 @@ class Channel:
             for method in self.confirms.flush():
                 self.send(method)
 
+    # --- interceptors of plug-ins ---
+
+    @property
+    def outlet(self) -> Outlet:
+        """The outlet to which consumers of this channel lead."""
+        return self if self.interceptors is None else self.interceptors
+
+    def follow_interceptors(self) -> None:
+        """Lead all consumers to the interceptors that there are now, or to the channel itself."""
+        found = self.broker.delivery_interception
+        is_open = self.state is ChannelState.OPEN
+        self.interceptors = InterceptedOutlet(self, found, self.broker.timers) if found and is_open else None
+        for consumer in self.consumers.values():
+            consumer.channel = self.outlet
+
+    def keep_back(self, consumer: Consumer, run: Run, now: float) -> int:
+        """Count messages as delivered that the client is not given; return the delivery tag of the first one."""
+        tag, count = self._next_tag, len(run.contents)
+        self._next_tag = tag + count
+        self._kept_back += count
+        consumer.unacked += count
+        self._limited_count += count
+        consumer.queue.delivered(run)
+        self.unacked.add(Delivery(tag, run, consumer.queue, consumer, now))
+        return tag
+
     # --- delivering: an `Outlet` ---
 
     def credit(self, consumer: Consumer) -> int:
@@ -319,14 +350,17 @@ class Channel:
                 del self._blocked[consumer]
                 consumer.queue.resume(consumer)
 
-    def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
-        """Send messages to the client, and remember those that it will acknowledge."""
+    def deliver(self, consumer: Consumer, run: Run, now: float, shown: Run | None = None) -> None:
+        """Send messages to the client, and remember those that it will acknowledge.
+
+        shown: the same messages as the client is to see them; None: as they are.
+        """
         count = len(run.contents)
         head, tail = deliver_frame(consumer, run, self.number)
         tag = self._next_tag
         self._next_tag = tag + count
         consumer.last_tag = tag
-        contents = self.fit(run, consumer.queue)
+        contents = self.fit(run if shown is None else shown, consumer.queue)
         if count == 1:
             self.connection.send_parts([head, _TAG.pack(tag), tail, contents[0]], len(contents[0]))
         else:
@@ -390,7 +424,7 @@ class Channel:
             return None
         successor = Consumer(
             consumer.tag,
-            self,
+            self.outlet,
             queue,
             no_ack=consumer.no_ack,
             exclusive=consumer.exclusive,
@@ -530,6 +564,9 @@ class Channel:
             live.ended.add(counters)
         self._counters = ChannelCounters()
         self.state = ChannelState.CLOSING
+        if self.interceptors is not None:
+            self.interceptors.close()
+            self.interceptors = None
         self.connection.stalled.pop(self, None)
         self.connection.confirming.pop(self, None)
         if self.transaction is not None:

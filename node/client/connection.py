@@ -424,8 +424,8 @@ class Connection(BaseConnection):
 
     # --- faults ---
 
+    @override
     def failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
-        """Handle the error of a method: its code says whether the channel or the connection is closed."""
         if self.state is ConnectionState.CLOSING:
             return
         if method is not None and not error.class_id and error.code not in _WITHOUT_IDS:

@@ -11,6 +11,7 @@ from node.catalogue.replicated_log import ReplicatedLog
 from node.client.alarms import Alarms
 from node.client.authority import Authority
 from node.client.counters import BrokerCounters
+from node.client.delivery_interception import DeliveryInterception
 from node.client.interception import Interceptor
 from node.client.observer import Observer
 from node.client.pairs import Pairs
@@ -45,6 +46,7 @@ class ClientHost(Protocol):
     exchange_types: ExchangeTypes
     authority: Authority | None
     interceptors: Sequence[Interceptor]
+    delivery_interception: DeliveryInterception | None
     storage: Storage
     observer: Observer
     meter: Meter | None

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from node.amqp.field_table import Field, Table
+from node.amqp.field_table import Field, Table, encode_table
 from node.amqp.properties import Properties
 from node.extension.setting import Settings
 
@@ -52,8 +52,9 @@ class InterceptedMessage:
         return self.properties.headers or {}
 
     def set_header(self, name: str, value: Field) -> None:
-        """Set a header, whether the message has one of that name or not."""
+        """Set a header, whether the message has one of that name or not. Raises if it cannot be encoded."""
         assert name not in ROUTING_HEADERS, f"an interceptor cannot set the header {name}"
+        encode_table({name: value})
         self.new_headers[name] = value
 
 

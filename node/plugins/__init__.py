@@ -20,6 +20,7 @@ from node.extension.auth_backend import (
     TopicAccess,
     VhostAccess,
 )
+from node.extension.delivery_interceptor import DeliveryInterceptor, DeliveryTarget, OutgoingMessage
 from node.extension.interceptor import InterceptedMessage, MessageInterceptor, PublishTarget
 from node.extension.protocol import (
     Delivery,
@@ -40,6 +41,8 @@ __all__ = [
     "Binding",
     "BindingKey",
     "Delivery",
+    "DeliveryInterceptor",
+    "DeliveryTarget",
     "Destination",
     "ExchangeIndex",
     "ExchangeType",
@@ -49,6 +52,7 @@ __all__ = [
     "Login",
     "Message",
     "MessageInterceptor",
+    "OutgoingMessage",
     "Peer",
     "Plugin",
     "Properties",

@@ -17,6 +17,7 @@ from node.amqp.field_table import Table
 from node.amqp.properties import Properties
 from node.catalogue.records import Binding
 from node.extension.auth_backend import AuthBackend
+from node.extension.delivery_interceptor import DeliveryInterceptor
 from node.extension.interceptor import MessageInterceptor
 from node.extension.protocol import ProtocolListener
 from node.extension.setting import PREFIX, Setting
@@ -128,7 +129,8 @@ class Plugin:
 
     name: as in the file of enabled plug-ins, and that of the entry point.   description, version: for operators.
     listeners: the class of its protocol's listener, at most one.
-    interceptors: the classes of what looks at messages before they are routed.
+    interceptors: the classes of what looks at messages before they are routed.   delivery_interceptors: of what looks
+        at them on their way to clients.
     auth_backends: the classes of its ways to authenticate and authorise; the node makes an object of each.
     settings: what an operator may set in the configuration file.   prefix: of their keys; empty: `plugin.NAME`.
     """
@@ -142,6 +144,7 @@ class Plugin:
     prefix: str = ""
     listeners: tuple[type[ProtocolListener], ...] = ()
     interceptors: tuple[type[MessageInterceptor], ...] = ()
+    delivery_interceptors: tuple[type[DeliveryInterceptor], ...] = ()
 
     @property
     def all_settings(self) -> tuple[Setting, ...]:

@@ -69,7 +69,7 @@ def consume(channel: Channel, method: BasicConsume) -> Steps:
     arguments = parse_consume_arguments(method.arguments, name, channel.connection.vhost, queue.record.type)
     consumer = Consumer(
         tag,
-        channel,
+        channel.outlet,
         queue,
         no_ack=method.no_ack,
         exclusive=method.exclusive,
@@ -123,6 +123,11 @@ def get(channel: Channel, method: BasicGet) -> Steps:
     yield from channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
     found = yield from queue.fetch(no_ack=method.no_ack)
+    shown = None
+    if channel.interceptors is not None and found is not None:
+        found, shown = yield from channel.interceptors.got(
+            queue, found, channel.broker.now, no_ack=method.no_ack
+        )
     if channel.pairs is not None:
         channel.pairs.got(queue.record.name, None if found is None else found[0], no_ack=method.no_ack)
     if found is None:
@@ -136,7 +141,7 @@ def get(channel: Channel, method: BasicGet) -> Steps:
     channel.counters.got(no_ack=method.no_ack, is_redelivered=is_redelivered)
     tag = channel.take_tag()
     channel.send(BasicGetOk(tag, is_redelivered, envelope.exchange, envelope.routing_key, left))
-    channel.connection.send(channel.fit(run, queue, is_got=True)[0])
+    channel.connection.send(channel.fit(shown or run, queue, is_got=True)[0])
     if not method.no_ack:
         channel.unacked.add(Delivery(tag, run, queue, None, channel.broker.now))
     if channel.vhost.tracer is not None:

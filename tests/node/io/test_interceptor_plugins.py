@@ -16,6 +16,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.catalogue.commands import DisablePlugin, EnablePlugin
+from node.extension.delivery_interceptor import DeliveryInterceptor, DeliveryTarget, OutgoingMessage
 from node.extension.interceptor import InterceptedMessage, MessageInterceptor, PublishTarget
 from node.extension.setting import Setting, Settings
 from node.io.interceptor_plugins import InterceptorPlugins
@@ -168,3 +169,49 @@ def test_an_interceptor_that_cannot_be_made_lets_nothing_pass() -> None:
     assert isinstance(close, ChannelClose)
     assert "an interceptor of this node cannot be made" in close.reply_text
     assert world.broker.exchange_types.failures["marking"] == 1
+
+
+class Telling(DeliveryInterceptor):
+    """Sets the header `told`; it cannot be made with the mark `none`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        if settings["mark"] == "none":
+            raise KeyError("a bug")
+
+    def delivering(self, target: DeliveryTarget, messages: Sequence[OutgoingMessage]) -> None:
+        for message in messages:
+            message.set_header("told", longstr(f"{target.queue} {self.settings['mark']}"))
+
+
+TELLING = Plugin("telling", "1", "", settings=(Setting("mark", "me"),), delivery_interceptors=(Telling,))
+
+
+def telling(mark: str) -> tuple[World, Client]:
+    """Return a broker whose plug-in `telling` is enabled, and a client that has a message in the queue `q`."""
+    world = World()
+    world.broker.exchange_types._load = lambda name: TELLING if name == "telling" else built_in(name)
+    InterceptorPlugins(world.broker, {"plugin.telling.mark": mark})
+    client = world.client()
+    client.ask(1, QueueDeclare(queue="q"))
+    client.publish(1, "q", b"1", b"2")
+    world.submit(EnablePlugin("telling", ()))
+    return world, client
+
+
+def test_a_plugin_changes_what_clients_get_while_it_is_enabled() -> None:
+    world, client = telling("me")
+    assert got(client).headers == {"told": longstr("q me")}
+    world.submit(DisablePlugin("telling"))
+    assert got(client).headers is None
+    assert world.broker.interceptors == ()
+
+
+def test_messages_stay_in_their_queue_if_an_interceptor_of_deliveries_cannot_be_made() -> None:
+    world, client = telling("none")
+    client.send(1, BasicGet(queue="q", no_ack=False))
+    (close,) = client.methods()
+    assert isinstance(close, ChannelClose)
+    assert "plug-in 'telling' failed" in close.reply_text
+    assert world.queue("q").backlog.count == 2
+    assert world.broker.exchange_types.failures["telling"] == 2  # made once, asked once
