@@ -117,6 +117,7 @@ LAYERS: Final = {
         "node.amqp",
         "node.catalogue",
         "node.extension",
+        "node.routing",
         "node.queue",
         "node.client",
         "node.broker",

@@ -19,6 +19,7 @@ from node.catalogue.recent_history import HISTORY_TYPE
 from node.config.config import Config
 from node.config.plugins import DEFAULT, EVENTS, FOR_ALL_NODES, MANAGEMENT, PROMETHEUS, with_needed
 from node.io.resources import free_disk_bytes, rss_bytes
+from node.management.plugin_rows import rows_here
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range
 from node.statistics.series import IDLE
@@ -165,6 +166,8 @@ def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, qu
     facts["metrics_gc_queue_length"] = dict.fromkeys(_GARBAGE, 0)
     if query.fields is not None and "auth_attempts" in query.fields:
         facts["auth_attempts"] = _auth_attempts(node)
+    if query.fields is not None and "plugins" in query.fields:
+        facts["plugins"] = rows_here(broker, _parts(node.config))
     if query.is_detailed or (query.fields is not None and "memory" in query.fields):
         facts["memory"] = memory_breakdown(node)
     if query.fields is not None:
@@ -307,11 +310,16 @@ def active_plugins(config: Config, broker: Broker | None) -> list[str]:
     return sorted({*active, *(name for name, plugin in broker.exchange_types.plugins if plugin is not None)})
 
 
-def _applications(config: Config, broker: Broker) -> list[Facts]:
-    plugins = [
+def _parts(config: Config) -> list[Facts]:
+    """Return the plug-ins whose work the node does itself."""
+    return [
         {"name": name, "description": _DESCRIPTIONS[name], "version": COMPATIBLE_VERSION}
         for name in with_needed(enabled_plugins(config))
     ]
+
+
+def _applications(config: Config, broker: Broker) -> list[Facts]:
+    plugins = _parts(config)
     plugins += [
         {"name": name, "description": plugin.description, "version": plugin.version}
         for name, plugin in broker.exchange_types.plugins

@@ -27,6 +27,15 @@ _TYPES: Final = {
 }
 
 
+FILE_HEADERS: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+"""The headers of all files of the UI, and of pages of plug-ins."""
+
+
+def content_type_of(name: str) -> str | None:
+    """Return the content type of a file by the end of its name; None: such files are not served."""
+    return _TYPES.get(Path(name).suffix)
+
+
 class StaticFiles:
     """A folder's files by their paths; `/` is index.html. They are read when they are first asked for."""
 
@@ -48,7 +57,7 @@ class StaticFiles:
             data = file.read_bytes()
             self._read[path] = (data, f'"{hashlib.sha256(data).hexdigest()[:32]}"')
         data, tag = self._read[path]
-        headers = {"etag": tag, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+        headers = {**FILE_HEADERS, "etag": tag}
         if known_tag == tag:
             return Reply(304, headers=headers)
         return Reply(200, headers=headers, body=data, content_type=_TYPES[file.suffix])

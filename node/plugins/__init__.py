@@ -21,6 +21,7 @@ from node.extension.auth_backend import (
     VhostAccess,
 )
 from node.extension.delivery_interceptor import DeliveryInterceptor, DeliveryTarget, OutgoingMessage
+from node.extension.http import HttpAnswer, HttpRequest, HttpResource, UiPage
 from node.extension.interceptor import InterceptedMessage, MessageInterceptor, PublishTarget
 from node.extension.protocol import (
     Delivery,
@@ -47,6 +48,9 @@ __all__ = [
     "ExchangeIndex",
     "ExchangeType",
     "Field",
+    "HttpAnswer",
+    "HttpRequest",
+    "HttpResource",
     "Identity",
     "InterceptedMessage",
     "Login",
@@ -68,6 +72,7 @@ __all__ = [
     "Surroundings",
     "Table",
     "TopicAccess",
+    "UiPage",
     "VhostAccess",
     "binary_literal",
     "binding_key",

@@ -18,6 +18,7 @@ from node.amqp.properties import Properties
 from node.catalogue.records import Binding
 from node.extension.auth_backend import AuthBackend
 from node.extension.delivery_interceptor import DeliveryInterceptor
+from node.extension.http import HttpResource, UiPage
 from node.extension.interceptor import MessageInterceptor
 from node.extension.protocol import ProtocolListener
 from node.extension.setting import PREFIX, Setting
@@ -131,6 +132,7 @@ class Plugin:
     listeners: the class of its protocol's listener, at most one.
     interceptors: the classes of what looks at messages before they are routed.   delivery_interceptors: of what looks
         at them on their way to clients.
+    http: the class of what answers HTTP requests below its name.   page: its page in the web UI.
     auth_backends: the classes of its ways to authenticate and authorise; the node makes an object of each.
     settings: what an operator may set in the configuration file.   prefix: of their keys; empty: `plugin.NAME`.
     """
@@ -145,6 +147,8 @@ class Plugin:
     listeners: tuple[type[ProtocolListener], ...] = ()
     interceptors: tuple[type[MessageInterceptor], ...] = ()
     delivery_interceptors: tuple[type[DeliveryInterceptor], ...] = ()
+    http: type[HttpResource] | None = None
+    page: UiPage | None = None
 
     @property
     def all_settings(self) -> tuple[Setting, ...]:

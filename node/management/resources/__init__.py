@@ -34,8 +34,11 @@ _NOUNS: Final = (
 
 
 def all_routes() -> list[Route]:
-    """Return all routes below `/api`, and those beside it."""
-    return [route for noun in _NOUNS for route in import_module(f"{__name__}.{noun}").ROUTES]
+    """Return all routes below `/api`, and those beside it; each call has resources of plug-ins of its own."""
+    from node.management.resources import plugins
+
+    found = [route for noun in _NOUNS for route in import_module(f"{__name__}.{noun}").ROUTES]
+    return [*found, *plugins.routes()]
 
 
 def metrics_routes(config: PrometheusConfig, access: Access) -> list[Route]:

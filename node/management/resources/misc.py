@@ -1,5 +1,5 @@
-"""Resources that fit nowhere else: the caller, the cluster's name, rebalancing, logins, and plug-ins that are not
-here.
+"""Resources that fit nowhere else: the caller, the cluster's name, rebalancing, logins, and RabbitMQ's plug-ins that
+are not here.
 
 Source: management §1.10, §2.1, §2.5.
 """
@@ -57,11 +57,6 @@ async def login(call: Call) -> Reply:
     encoded = base64.b64encode(f"{given.name}:{given.password}".encode()).decode()
     cookie = f"auth={encoded}; Version=1; SameSite=Strict"
     return ok("ok", {"set-cookie": cookie})
-
-
-async def extensions(call: Call) -> Reply:
-    """GET /extensions: scripts of plug-ins for RabbitMQ's UI; its own is the first."""
-    return ok([{"javascript": "dispatcher.js"}])
 
 
 # --- logins that were tried ---
@@ -168,7 +163,6 @@ ROUTES: Final = (
     Route("GET", "/whoami", whoami),
     Route("GET", "/auth", auth_settings, Access.PUBLIC),
     Route("POST", "/login", login, Access.PUBLIC, "application/x-www-form-urlencoded"),
-    Route("GET", "/extensions", extensions),
     Route("GET", "/auth/attempts/{node}", auth_attempts, _MONITORING),
     Route("DELETE", "/auth/attempts/{node}", forget_auth_attempts, _MONITORING),
     Route("GET", "/auth/attempts/{node}/source", auth_attempts_by_source, _MONITORING),

@@ -33,6 +33,7 @@ import { buildFrame } from './frame.js';
 import * as keyboard from './keyboard.js';
 import { loginPage } from './login.js';
 import { PAGES } from './pages.js';
+import { pluginPages, refreshPluginPages } from './plugin_pages.js';
 import { pref } from './prefs.js';
 import { match, parse } from './router.js';
 import { openSearch } from './search.js';
@@ -92,7 +93,7 @@ async function resume() {
 async function enter() {
   frame = buildFrame(root, { logout: () => leave('You have logged out.', true), changed: follow, tick, secondsLeft, reschedule });
   if (/^#?\/?(login|logout)?$/.test(window.location.hash)) window.history.replaceState(null, '', '#/');
-  await tickCluster();
+  await Promise.all([tickCluster(), tickPlugins()]);
   await navigate();
 }
 
@@ -126,7 +127,7 @@ async function navigate() {
     window.location.replace(can('administrator') ? MENU_DEFAULT[0] : MENU_DEFAULT[1]);
     return;
   }
-  const found = PAGES.map((one) => ({ one, params: match(one.route, path) })).find(({ params }) => params);
+  const found = [...PAGES, ...pluginPages()].map((one) => ({ one, params: match(one.route, path) })).find(({ params }) => params);
   view?.end();
   page = found?.one ?? null;
   const body = h('.page', { 'data-page': page?.file ?? 'none' });
@@ -144,7 +145,7 @@ async function navigate() {
 
 async function show(current, { one, params }) {
   try {
-    const module = await import(`./pages/${one.file}.js`);
+    const module = await import(one.module ?? `./pages/${one.file}.js`);
     const title = typeof module.title === 'function' ? module.title(params) : module.title;
     document.title = `${title} · Fluffle`;
     window.scrollTo(0, 0);
@@ -158,6 +159,14 @@ async function tickCluster() {
   try {
     await refreshCluster();
     frame?.told();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+  }
+}
+
+async function tickPlugins() {
+  try {
+    await refreshPluginPages();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
   }

@@ -9,6 +9,7 @@ import { help } from './keyboard.js';
 import './menu.js';
 import { PAGES, TABS } from './pages.js';
 import { link, state } from './parts.js';
+import { pluginPages } from './plugin_pages.js';
 import { pref, setPref } from './prefs.js';
 import { openSearch } from './search.js';
 import { toggleTheme } from './theme.js';
@@ -69,7 +70,7 @@ function showTabs(tabs, menu, page) {
   }
   menu.hidden = page?.tab !== 'admin';
   if (menu.hidden) return;
-  const entries = PAGES.filter((one) => one.menu && can(one.tag));
+  const entries = [...PAGES, ...pluginPages()].filter((one) => one.menu && can(one.tag));
   fill(menu, entries.map((one) => h('a', { href: one.route, 'aria-current': one.file === page.file ? 'page' : null }, one.menu)));
 }
 

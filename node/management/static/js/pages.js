@@ -1,6 +1,6 @@
 /**
  * The file of each page, in the order in which routes are tried. `tab` is the tab that is lit; admin pages also appear in
- * the menu of the admin tab, when the user has the tag that they need.
+ * the menu of the admin tab, when the user has the tag that they need. Pages of plug-ins come last (plugin_pages.js).
  */
 
 export const PAGES = [
@@ -28,6 +28,7 @@ export const PAGES = [
   { route: '#/events', file: 'events', tab: 'admin', menu: 'Events', tag: 'management' },
   { route: '#/log', file: 'log', tab: 'admin', menu: 'Log', tag: 'monitoring' },
   { route: '#/feature-flags', file: 'feature_flags', tab: 'admin', menu: 'Feature flags', tag: 'administrator' },
+  { route: '#/plugins', file: 'plugins', tab: 'admin', menu: 'Plug-ins', tag: 'monitoring' },
   { route: '#/cluster-name', file: 'cluster_name', tab: 'admin', menu: 'Cluster', tag: 'administrator' },
 ];
 
@@ -41,3 +42,17 @@ export const TABS = [
   ['rings', 'Rings', '#/rings', 'r'],
   ['admin', 'Admin', '#/admin', 'a'],
 ];
+
+/** The pages of an answer of /api/extensions; RabbitMQ's own script is no page of ours. */
+export function pagesOf(extensions) {
+  return extensions
+    .filter((one) => typeof one.plugin === 'string' && typeof one.menu === 'string')
+    .map((one) => ({
+      route: `#/plugins/${encodeURIComponent(one.plugin)}`,
+      file: `plugin-${one.plugin}`,
+      module: `../${one.javascript}`,
+      tab: 'admin',
+      menu: one.menu,
+      tag: one.tag,
+    }));
+}
