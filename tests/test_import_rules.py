@@ -132,6 +132,8 @@ LAYERS: Final = {
     "node.telemetry": (
         "node.amqp",
         "node.catalogue",
+        "node.extension",
+        "node.routing",
         "node.queue",
         "node.client",
         "node.broker",

@@ -27,6 +27,7 @@ def offers_of(plugin: Plugin) -> Row:
         "protocols": [each.protocol for each in plugin.listeners],
         "interceptors": len(plugin.interceptors),
         "delivery_interceptors": len(plugin.delivery_interceptors),
+        "telemetry": [] if plugin.telemetry is None else list(plugin.telemetry.names),
         "http_resources": plugin.http is not None,
         "page": "" if plugin.page is None else plugin.page.menu,
         "settings": [f"{plugin.settings_prefix}.{each.key}" for each in plugin.all_settings],

@@ -32,6 +32,7 @@ from node.extension.protocol import (
     Session,
 )
 from node.extension.setting import Setting, Settings
+from node.extension.telemetry import TelemetryColumns
 from node.routing.exchanges import Destination, destination_of
 from node.routing.plugins import ExchangeIndex, ExchangeType, Message, Plugin, Surroundings
 from node.version import VERSION
@@ -71,6 +72,7 @@ __all__ = [
     "Settings",
     "Surroundings",
     "Table",
+    "TelemetryColumns",
     "TopicAccess",
     "UiPage",
     "VhostAccess",

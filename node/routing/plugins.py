@@ -22,6 +22,7 @@ from node.extension.http import HttpResource, UiPage
 from node.extension.interceptor import MessageInterceptor
 from node.extension.protocol import ProtocolListener
 from node.extension.setting import PREFIX, Setting
+from node.extension.telemetry import TelemetryColumns
 from node.routing.exchanges import Destination
 
 
@@ -133,6 +134,7 @@ class Plugin:
     interceptors: the classes of what looks at messages before they are routed.   delivery_interceptors: of what looks
         at them on their way to clients.
     http: the class of what answers HTTP requests below its name.   page: its page in the web UI.
+    telemetry: the class of its columns in the telemetry of nodes.
     auth_backends: the classes of its ways to authenticate and authorise; the node makes an object of each.
     settings: what an operator may set in the configuration file.   prefix: of their keys; empty: `plugin.NAME`.
     """
@@ -149,6 +151,7 @@ class Plugin:
     delivery_interceptors: tuple[type[DeliveryInterceptor], ...] = ()
     http: type[HttpResource] | None = None
     page: UiPage | None = None
+    telemetry: type[TelemetryColumns] | None = None
 
     @property
     def all_settings(self) -> tuple[Setting, ...]:

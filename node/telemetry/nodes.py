@@ -10,6 +10,7 @@ from node.config.config import Config
 from node.io.loop_lag import Longest, LoopLag
 from node.io.resources import rss_bytes
 from node.queue.counters import DiskCounters
+from node.telemetry.plugins import PluginColumns
 from node.telemetry.process import (
     GcPauses,
     stolen_cpu_ms,
@@ -43,6 +44,7 @@ class NodeRows:
         self._lag = lag
         self._longest = longest
         self._pauses = pauses
+        self._plugins = PluginColumns(node.broker, node.config.plugin_settings)
         self._started_s = time.monotonic()
 
     def fields(self, segments_dropped: int) -> dict[str, Any]:
@@ -82,6 +84,7 @@ class NodeRows:
             "maintenance": self._surroundings.is_draining,
             "version": VERSION,
             "segments_dropped_total": segments_dropped,
+            "plugins": self._plugins.fields(),
         }
 
 

@@ -88,6 +88,7 @@ NODE: Final[dict[str, FieldType]] = {
     "maintenance": "bool",
     "version": "string",
     "segments_dropped_total": "int64",  # segments of telemetry dropped because no collector read them in time
+    "plugins": "counts",  # numbers of plug-ins, by PLUGIN.COLUMN; null: no plug-in has any
 }
 
 QUEUE: Final[dict[str, FieldType]] = {

@@ -98,6 +98,7 @@ def routes(connection: str, node: str) -> dict[str, str]:
         "#/events": "Events",
         "#/log": "Log",
         "#/feature-flags": "Feature flags",
+        "#/plugins": "Plug-ins",
         "#/cluster-name": "Cluster",
     }
 

@@ -51,6 +51,20 @@ def test_equal_rows_give_equal_files(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def test_numbers_of_plugins_are_kept_whatever_their_names(tmp_path: Path) -> None:
+    """Rows of nodes have other columns of plug-ins each, or none."""
+    mine = [row for row in ROWS if row["kind"] == "node"][:3]
+    mine[0] = mine[0] | {"plugins": {"tides.height": -2, "ships.in_port": 3}}
+    mine[1] = mine[1] | {"plugins": {"other.column": 2**60}}
+    converted = arrow.convert("node", mine)
+    assert converted.bad == []
+    arrow.write(converted.table, tmp_path / "x.parquet", unique=True)
+    found = pq.read_table(tmp_path / "x.parquet", partitioning=None).to_pylist()
+    assert sorted(found, key=lambda row: (row["node"], row["seq"])) == sorted(
+        map(whole, mine), key=lambda row: (row["node"], row["seq"])
+    )
+
+
 BAD: list[tuple[str, Any]] = [
     ("fd_used", "7"),
     ("fd_used", 1.5),
@@ -66,6 +80,7 @@ BAD: list[tuple[str, Any]] = [
     ("labels", {"a": 1}),
     ("loop_lag_us", [1, None]),
     ("maintenance", 1),
+    ("plugins", {"a.b": "c"}),
 ]
 
 
