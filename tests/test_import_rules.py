@@ -146,6 +146,8 @@ LAYERS: Final = {
     ),
     "node.clustering": (
         "node.catalogue",
+        "node.extension",
+        "node.routing",
         "node.queue",
         "node.client",
         "node.broker",

@@ -131,7 +131,7 @@ class RuntimeOperations(AdminOperations):
         return {"file": config.enabled_plugins_file, "running": sorted(running)}
 
     async def discover_peers(self) -> dict[str, Any]:
-        """Return the names of the nodes in the configuration of cluster formation."""
+        """Return the names of the nodes in the configuration's list for cluster formation."""
         return {"peers": [each.name for each in self._agent.config.cluster.formation_nodes]}
 
     # --- TLS, names ---

@@ -1,6 +1,6 @@
 """A node that belongs to no cluster finds one to join, or creates one.
 
-    configured list (or DNS) ─► which of them belong to a cluster? ─► one: join it
+    configured list, DNS, plug-in ─► which of them belong to a cluster? ─► one: join it
                                                                   ─► none: the first of the list makes it,
                                                                      the others wait for that
     no list: a cluster of one, which others join by join_cluster
@@ -23,6 +23,7 @@ from node.catalogue.commands import Command, PutMember, SetGlobalParameter
 from node.catalogue.records import MemberType
 from node.catalogue.snapshot import snapshot
 from node.clustering import metadata, requests
+from node.clustering.discovery import PluginDiscovery
 from node.clustering.identity import CLUSTER_ID, NodeIdentity
 from node.clustering.requests import Applicant
 from node.clustering.waiting import Waiting
@@ -83,6 +84,14 @@ async def form(cluster: "Cluster") -> None:
     """Make this node a member of a cluster. Raises: OSError, GivenUp, DataDirectoryError."""
     options = cluster.config.cluster
     _check_is_new(cluster.config.data_dir)
+    if options.formation_plugin is not None:
+        discovery = PluginDiscovery.of(cluster.config, cluster.logger)
+        try:
+            await cluster.or_given_up(discovery.announce(cluster.links.address))
+            await _look_around(cluster, discovery)
+        finally:
+            await discovery.close()
+        return
     if not options.formation_nodes and options.formation_dns_hostname is None:
         if cluster.roster.identity.type == "ram":
             raise OSError(
@@ -92,9 +101,15 @@ async def form(cluster: "Cluster") -> None:
             raise OSError("a witness needs cluster_formation settings that name the nodes of its cluster")
         await create(cluster)
         return
+    await _look_around(cluster, None)
+
+
+async def _look_around(cluster: "Cluster", discovery: PluginDiscovery | None) -> None:
+    """Ask other nodes until this one has joined their cluster, or may create one. Raises: as `form`."""
+    options = cluster.config.cluster
     waiting, tries = Waiting(cluster, options.discovery_retry_interval_s), 0
     while True:
-        search = await cluster.or_given_up(_search(cluster))
+        search = await cluster.or_given_up(_search(cluster, discovery))
         for member in search.members:
             if member.is_ready and await _try_to_join(cluster, member, waiting):
                 return
@@ -138,9 +153,9 @@ def _too_few(count: int, needed: int, size: int) -> str:
     )
 
 
-async def _search(cluster: "Cluster") -> _Search:
+async def _search(cluster: "Cluster", discovery: PluginDiscovery | None) -> _Search:
     own = cluster.config.node_name
-    places = await _places(cluster)
+    places = await (_places(cluster) if discovery is None else discovery.places())
     found = await asyncio.gather(*(_ask(cluster, name, address) for name, address in places))
     others = [each for each in found if isinstance(each, Found) and each.name != own]
     silent = [each for each in found if isinstance(each, _Silent)]

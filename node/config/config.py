@@ -229,6 +229,8 @@ class ClusterOptions:
     """The nodes to ask, in the order of preference: the first creates the cluster when none of them has one."""
     formation_dns_hostname: str | None = None
     """The name whose addresses are the nodes to ask, at `DEFAULT_PEER_PORT`; then `formation_nodes` is empty."""
+    formation_plugin: str | None = None
+    """The peer discovery of a plug-in that knows the nodes to ask; then the two above are empty."""
     discovery_retry_limit: int = 10
     discovery_retry_interval_s: float = 0.5
     target_size_hint: int = 1

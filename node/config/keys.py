@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from node.config.discovery import DISCOVERY
 from node.config.values import (
     AUTH_BACKEND,
     BOOLEAN,
@@ -93,13 +94,6 @@ _CREDENTIAL_VALIDATOR: Final = one_of(
 _TLS_VERSION: Final = one_of("tlsv1.3", "tlsv1.2", "tlsv1.1", "tlsv1")
 _TIME_FORMAT: Final = one_of("rfc3339_space", "rfc3339_T", "epoch_usecs", "epoch_secs")
 _LEVEL_FORMAT: Final = one_of("lc", "uc", "lc3", "uc3", "lc4", "uc4")
-_DISCOVERY: Final = meanings(
-    dict.fromkeys(
-        ("classic_config", "classic", "config", "rabbit_peer_discovery_classic_config"), "classic_config"
-    )
-    | dict.fromkeys(("dns", "rabbit_peer_discovery_dns"), "dns")
-)
-"""Names of the backends that exist. With another one a node would find no others and create its own cluster."""
 _DEFINITIONS_BACKEND: Final = meanings(
     dict.fromkeys(
         ("local_filesystem", "local", "rabbit_definitions_import_local_filesystem"), "local_filesystem"
@@ -254,7 +248,7 @@ KEYS: Final = (
     Key("store.commit_interval", milliseconds(0, 10000), "store.commit_interval_s"),
     Key("store.scrub_rate", size(), "store.scrub_rate"),
     # the cluster
-    Key("cluster_formation.peer_discovery_backend", _DISCOVERY, "formation.backend"),
+    Key("cluster_formation.peer_discovery_backend", DISCOVERY, "formation.backend"),
     Key("cluster_formation.classic_config.nodes.$node", NODE, "formation_nodes"),
     Key("cluster_formation.dns.hostname", HOST, "formation.dns_hostname"),
     Key(

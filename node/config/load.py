@@ -40,6 +40,7 @@ from node.config.config import (
     StorageOptions,
     TlsOptions,
 )
+from node.config.discovery import CLASSIC_CONFIG, DNS
 from node.config.file import ConfigError, parse
 from node.config.given import Files, Given, Section
 from node.config.values import PORT_MAX, is_loopback
@@ -296,14 +297,17 @@ def _cluster(
 
 
 def _formation(values: Given, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the nodes to look for: the variable's, the DNS name's, or the list's."""
+    """Return the nodes to look for: the variable's, the DNS name's, the list's, or the plug-in that knows them."""
     hostname = values.fields.get("formation.dns_hostname")
     nodes = environment.formation_nodes(environ, values.problems)
-    if not nodes and values.fields.get("formation.backend") == "dns":
+    backend = values.fields.get("formation.backend", CLASSIC_CONFIG)
+    if not nodes and backend == DNS:
         values.require(hostname is not None, "formation.backend", "dns needs cluster_formation.dns.hostname")
         return {"formation_dns_hostname": hostname}
     if hostname is not None:
         values.unused["cluster_formation.dns.hostname"] = None
+    if not nodes and backend != CLASSIC_CONFIG:
+        return {"formation_plugin": backend}
     seeds: dict[str, SeedNode] = {}
     for name, address in nodes or values.numbered("formation_nodes"):
         seeds.setdefault(name, SeedNode(name, address or f"{name.partition('@')[2]}:{DEFAULT_PEER_PORT}"))

@@ -27,6 +27,7 @@ def offers_of(plugin: Plugin) -> Row:
         "protocols": [each.protocol for each in plugin.listeners],
         "interceptors": len(plugin.interceptors),
         "delivery_interceptors": len(plugin.delivery_interceptors),
+        "peer_discovery": [each.name for each in plugin.peer_discovery],
         "telemetry": [] if plugin.telemetry is None else list(plugin.telemetry.names),
         "http_resources": plugin.http is not None,
         "page": "" if plugin.page is None else plugin.page.menu,

@@ -23,6 +23,7 @@ from node.extension.auth_backend import (
 from node.extension.delivery_interceptor import DeliveryInterceptor, DeliveryTarget, OutgoingMessage
 from node.extension.http import HttpAnswer, HttpRequest, HttpResource, UiPage
 from node.extension.interceptor import InterceptedMessage, MessageInterceptor, PublishTarget
+from node.extension.peer_discovery import ClusterPeer, PeerDiscovery
 from node.extension.protocol import (
     Delivery,
     Peer,
@@ -42,6 +43,7 @@ __all__ = [
     "AuthBackend",
     "Binding",
     "BindingKey",
+    "ClusterPeer",
     "Delivery",
     "DeliveryInterceptor",
     "DeliveryTarget",
@@ -59,6 +61,7 @@ __all__ = [
     "MessageInterceptor",
     "OutgoingMessage",
     "Peer",
+    "PeerDiscovery",
     "Plugin",
     "Properties",
     "ProtocolConnection",

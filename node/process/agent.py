@@ -199,6 +199,7 @@ class Agent:
             or options.listen is not None
             or bool(options.formation_nodes)
             or options.formation_dns_hostname is not None
+            or options.formation_plugin is not None
             or os.path.isdir(os.path.join(self.config.data_dir, directory.RAFT))
         )
 

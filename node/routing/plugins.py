@@ -20,6 +20,7 @@ from node.extension.auth_backend import AuthBackend
 from node.extension.delivery_interceptor import DeliveryInterceptor
 from node.extension.http import HttpResource, UiPage
 from node.extension.interceptor import MessageInterceptor
+from node.extension.peer_discovery import PeerDiscovery
 from node.extension.protocol import ProtocolListener
 from node.extension.setting import PREFIX, Setting
 from node.extension.telemetry import TelemetryColumns
@@ -135,6 +136,7 @@ class Plugin:
         at them on their way to clients.
     http: the class of what answers HTTP requests below its name.   page: its page in the web UI.
     telemetry: the class of its columns in the telemetry of nodes.
+    peer_discovery: the classes of its ways to find the nodes of a cluster.
     auth_backends: the classes of its ways to authenticate and authorise; the node makes an object of each.
     settings: what an operator may set in the configuration file.   prefix: of their keys; empty: `plugin.NAME`.
     """
@@ -152,6 +154,7 @@ class Plugin:
     http: type[HttpResource] | None = None
     page: UiPage | None = None
     telemetry: type[TelemetryColumns] | None = None
+    peer_discovery: tuple[type[PeerDiscovery], ...] = ()
 
     @property
     def all_settings(self) -> tuple[Setting, ...]:

@@ -17,7 +17,9 @@ from node.config.file import ConfigError
 from tests.conformance.queue_steps import drain
 from tests.docs.pages import Page
 from tests.kit.amqp_client import Connection
+from tests.kit.fluffle_cluster import FluffleNode
 from tests.kit.fluffle_server import TIMEOUT_S, FluffleServer
+from tests.kit.patience import wait_until
 from tests.kit.ports import free_port
 from tests.kit.server_process import ROOT
 
@@ -139,3 +141,31 @@ def _line_client(port: int) -> socket.socket:
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_the_example_of_peer_discovery_is_installed_and_forms_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three nodes that know nothing but the file find each other; what they form is one cluster."""
+    shutil.copytree(ROOT / "examples" / "nodes_in_file", tmp_path / "nodes_in_file")
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
+    subprocess.run([*pip, "--target", "site", "./nodes_in_file"], cwd=tmp_path, check=True, timeout=120)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{tmp_path}/site")
+    monkeypatch.setenv("RABBITMQ_ENABLED_PLUGINS", "nodes_in_file")
+    page = Page("plugins", {"/etc/fluffle/nodes": f"{tmp_path}/nodes"})
+    lines = [line for line in page.block("ini", "## Find the nodes of a cluster").splitlines() if line]
+    settings = dict(line.split(" = ") for line in lines)
+    (tmp_path / "cluster").mkdir()
+    nodes = [FluffleNode(name, tmp_path / "cluster") for name in ("n1", "n2", "n3")]
+    try:
+        for node in nodes:
+            node.configure(settings)
+            node.launch()
+        names = {node.name for node in nodes}
+        for node in nodes:
+            wait_until(lambda node=node: node.running() == names, f"{node.name} sees all nodes")
+        assert len((tmp_path / "nodes").read_text().splitlines()) == 3
+    finally:
+        for node in nodes:
+            node.stop()

@@ -35,6 +35,7 @@ class Node:
         options = SimpleNamespace(
             formation_nodes=nodes,
             formation_dns_hostname=None,
+            formation_plugin=None,
             target_size_hint=size_hint,
             discovery_retry_limit=3,
             discovery_retry_interval_s=0.0,

@@ -170,6 +170,21 @@ def test_dns(backend: str) -> None:
     assert (load(text).formation_dns_hostname, load(text).formation_nodes) == ("d.example", ())
 
 
+def test_a_plugin_that_knows_the_nodes() -> None:
+    start = "cluster_formation.peer_discovery_backend"
+    text = f"{start} = my_nodes\ncluster_formation.classic_config.nodes.1 = a@a"
+    cluster = load(text)
+    assert (cluster.formation_plugin, cluster.formation_nodes, cluster.listen) == (
+        "my_nodes",
+        (),
+        Address("127.0.0.1", 25672),
+    )
+    assert load(f"{start} = classic").formation_plugin is None
+    for refused in ("rabbit_peer_discovery_k8s", "consul", "My_nodes", "a-b"):
+        with pytest.raises(ConfigError, match="or the name of a plug-in's peer discovery"):
+            load(f"{start} = {refused}")
+
+
 def test_certificates() -> None:
     start = "cluster.ssl_options"
     text = f"{start}.cacertfile = /ca\n{start}.certfile = /cert\n"
