@@ -32,6 +32,8 @@ TOPOLOGY: Final = 2
 
 _NO_FRAME_LIMIT: Final = 0
 
+_FENCE: Final = method_frame(MESSAGES, BasicQos())
+
 OnDone = Callable[[Refusal | None], None]
 
 
@@ -40,10 +42,19 @@ class Speaker(Protocol):
 
     peer: ClientEndpoint
     client_name: str | None
+    protocol: str
 
     @property
     def now(self) -> float: ...
 
+    @property
+    def is_reading(self) -> bool: ...
+    @property
+    def message_max_bytes(self) -> int: ...
+    @property
+    def declared_queue(self) -> str: ...
+
+    def random_bytes(self, size: int) -> bytes: ...
     def write(self, data: bytes) -> None: ...
     def end_in_order(self) -> None: ...
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]: ...
@@ -51,6 +62,9 @@ class Speaker(Protocol):
     def open(self, vhost: str, on_done: OnDone) -> None: ...
     def ask_broker(self, frames: bytes) -> None: ...
     def ask_topology(self, method: Method, on_done: OnDone) -> None: ...
+    def after_requests(
+        self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool
+    ) -> None: ...
     def publish(self, frames: bytes, on_confirm: Callable[[bool], None] | None) -> None: ...
     def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
     def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
@@ -71,6 +85,20 @@ class ClientSession:
         """The node's clock."""
         return self._speaker.now
 
+    @property
+    def is_held_back(self) -> bool:
+        """True while nothing is read from the client."""
+        return not self._speaker.is_reading
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The size of the largest body."""
+        return self._speaker.message_max_bytes
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return random bytes."""
+        return self._speaker.random_bytes(size)
+
     def write(self, data: bytes) -> None:
         """Send bytes to the client."""
         self._speaker.write(data)
@@ -78,6 +106,17 @@ class ClientSession:
     def close(self) -> None:
         """Close the connection when all that was written is sent."""
         self._speaker.end_in_order()
+
+    def after_requests(self, on_done: Callable[[bool], None], *, is_confirmed: bool = False) -> None:
+        """Call back when all publishes and settlements so far have been carried out.
+
+        `basic.qos` is answered after them. Its value is for later consumers, each of which brings its own.
+        """
+        self._speaker.after_requests(_FENCE, on_done, is_confirmed=is_confirmed)
+
+    def name_protocol(self, protocol: str) -> None:
+        """Show operators the protocol's version."""
+        self._speaker.protocol = protocol
 
     def name_client(self, name: str) -> None:
         """Show operators the client's name."""
@@ -116,6 +155,11 @@ class ClientSession:
             arguments=arguments or {},
         )
         self._speaker.ask_topology(method, on_done)
+
+    def declare_unnamed_queue(self, on_done: Callable[[Refusal | None, str], None]) -> None:
+        """Declare a queue of this connection alone."""
+        method = QueueDeclare(queue="", exclusive=True, auto_delete=True)
+        self._speaker.ask_topology(method, lambda refusal: on_done(refusal, self._speaker.declared_queue))
 
     def declare_exchange(
         self,

@@ -104,6 +104,16 @@ class Confirms:
         return sum(last - first + 1 for first, last in self._outstanding)
 
     @property
+    def first_outstanding(self) -> int:
+        """The number of the first publish that waits to be settled; the next number if none does."""
+        return self._outstanding[0][0] if self._outstanding else self._next
+
+    @property
+    def rejected(self) -> int:
+        """The number of publishes that were refused."""
+        return self._rejected
+
+    @property
     def numbered(self) -> int:
         """The number of publishes so far."""
         return self._next - 1

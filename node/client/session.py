@@ -25,11 +25,13 @@ from node.amqp.methods import (
     BasicConsumeOk,
     BasicDeliver,
     BasicNack,
+    BasicQosOk,
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
     ChannelOpenOk,
     Method,
+    QueueDeclareOk,
 )
 from node.catalogue.access import LoginRefused
 from node.catalogue.records import User
@@ -86,6 +88,12 @@ class SessionConnection(Connection):
         self._stopped: dict[str, Callable[[], None]] = {}
         self._unconfirmed: dict[int, Callable[[bool], None]] = {}
         self._published = 0
+        self._fences: deque[Callable[[], None]] = deque()
+        """Called by each answer to `basic.qos`: of a new consumer, or of a request that waits for those before it."""
+        self._settling: deque[tuple[int, Callable[[bool], None]]] = deque()
+        """Requests that wait for the confirms of all publishes up to a number."""
+        self.declared_queue = ""
+        """The name of the queue that was declared last."""
         self._timers: set[Timer] = set()
         self._on_opened: OnDone = lambda refusal: None
         self._was_refused = False
@@ -147,6 +155,8 @@ class SessionConnection(Connection):
         """
         self._flush_confirms()
         self._listen()
+        if self._settling:
+            self._check_settling()
         received, reads = self.recv_oct, self.recv_cnt
         self._pass_on()
         self.recv_oct, self.recv_cnt = received, reads
@@ -208,6 +218,8 @@ class SessionConnection(Connection):
         match method:
             case BasicAck() | BasicNack():
                 self._confirmed(method)
+            case BasicQosOk():
+                self._fences.popleft()()
             case BasicConsumeOk():
                 self._call("go on", self._started, method.consumer_tag)
             case BasicCancelOk():
@@ -224,6 +236,8 @@ class SessionConnection(Connection):
             case ChannelOpenOk():
                 pass
             case _ if channel == TOPOLOGY:
+                if isinstance(method, QueueDeclareOk):
+                    self.declared_queue = method.queue
                 self._answered_topology(None)
 
     def _call(self, action: str, waiting: dict[str, Callable[[], None]], consumer: str) -> None:
@@ -309,9 +323,37 @@ class SessionConnection(Connection):
         while self._unconfirmed and (first := next(iter(self._unconfirmed))) <= last:
             self.tell("take a confirm", self._unconfirmed.pop(first), is_safe)
 
+    def after_requests(self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool) -> None:
+        """Call back when the broker has taken all frames so far.   frames: a `basic.qos`."""
+        self._fences.append(partial(self._await_confirms if is_confirmed else self._call_settled, on_done))
+        self.ask_broker(frames)
+
+    def _await_confirms(self, on_done: Callable[[bool], None]) -> None:
+        confirms = self._confirms
+        if confirms is not None:
+            self._settling.append((confirms.numbered, on_done))
+
+    def _call_settled(self, on_done: Callable[[bool], None]) -> None:
+        confirms = self._confirms
+        if confirms is not None:
+            self.tell("go on", on_done, not confirms.rejected)
+
+    @property
+    def _confirms(self) -> Confirms | None:
+        """The confirms of the channel for messages; None once the connection has ended."""
+        channel = self.channels.get(MESSAGES)
+        return channel.confirms if channel is not None else None
+
+    def _check_settling(self) -> None:
+        """Tell those that wait for confirms which all have come."""
+        confirms = self._confirms
+        while confirms is not None and self._settling and confirms.first_outstanding > self._settling[0][0]:
+            self._call_settled(self._settling.popleft()[1])
+
     def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
         """Have messages delivered."""
         self._started[consumer] = on_done
+        self._fences.append(_nothing)
         self.ask_broker(frames)
 
     def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
@@ -325,6 +367,15 @@ class SessionConnection(Connection):
     def now(self) -> float:
         """The broker's clock."""
         return self.broker.now
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The size of the largest message."""
+        return self.broker.settings.message_max_bytes
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return random bytes."""
+        return self.broker.entropy(size)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call the plug-in back, unless the connection is gone by then. Returns: a function that cancels it."""
@@ -388,3 +439,7 @@ class SessionConnection(Connection):
         if self._client is not None:
             self.tell("take its end", self._client.lost)
         self._client = None
+
+
+def _nothing() -> None:
+    """Do nothing: a consumer does not wait for the answer to its `basic.qos`."""

@@ -72,11 +72,32 @@ class Session(Protocol):
     def now(self) -> float:
         """The node's clock, in seconds; it is monotonic."""
 
+    @property
+    def is_held_back(self) -> bool:
+        """True while nothing is read from the client, so its silence is the node's doing."""
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The size of the largest body that the node takes."""
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return so many random bytes."""
+
     def write(self, data: bytes) -> None:
         """Send bytes to the client, at the end of the turn."""
 
     def close(self) -> None:
-        """Close the connection when all that was written is sent."""
+        """Close the connection when all that was written is sent. What was asked in this read is dropped."""
+
+    def after_requests(self, on_done: Callable[[bool], None], *, is_confirmed: bool = False) -> None:
+        """Call back when all publishes and settlements that were asked for before have been carried out.
+
+        is_confirmed: wait for the confirms of those publishes, too.
+        on_done: called with False if any publish of this session was refused by its queue.
+        """
+
+    def name_protocol(self, protocol: str) -> None:
+        """Show operators which version of the protocol the client speaks, such as `MQTT 5.0`."""
 
     def name_client(self, name: str) -> None:
         """Show operators the name that the client gave itself."""
@@ -101,6 +122,12 @@ class Session(Protocol):
         arguments: Table | None = None,
     ) -> None:
         """Declare a queue. One that is there already must be alike."""
+
+    def declare_unnamed_queue(self, on_done: Callable[[Refusal | None, str], None]) -> None:
+        """Declare a queue of this connection alone, which is deleted after its last consumer.
+
+        on_done: called with the name that the node has chosen, too.
+        """
 
     def declare_exchange(
         self,

@@ -1,10 +1,14 @@
 """Clients of a plug-in's protocol: AMQP's rules hold for them, and the plug-in's faults cost one connection."""
 
+from collections.abc import Callable
+
 import pytest
 
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import Properties
 from node.catalogue.commands import DeclareQueue, DeleteQueue, SetPermission
+from node.client.client_session import MESSAGES
+from node.client.confirms import Confirms
 from node.client.session import SessionConnection
 from node.extension.protocol import ProtocolConnection, Refusal, Session
 from node.queue.intake import Publisher, Targets
@@ -120,6 +124,28 @@ def test_declarations_are_carried_out_in_their_order_and_a_refusal_harms_no_othe
     assert client.world.queue_names == set()
 
 
+def test_a_queue_without_a_name_is_given_one_and_is_the_clients_alone() -> None:
+    client = ToldClient.opened(World())
+    names: list[str] = []
+    client.session.declare_queue("other", client.plugged.done)
+    client.session.declare_unnamed_queue(lambda refusal, name: names.append(name))
+    client.session.declare_queue("another", client.plugged.done)
+    assert client.told() == ["done", "done"]
+    assert names[0].startswith("amq.gen-")
+    assert client.world.queue_names == {"other", "another", names[0]}
+    client.lose()
+    client.world.settle()
+    assert client.world.queue_names == {"other", "another"}
+
+
+def test_what_a_session_knows_and_says() -> None:
+    client = ToldClient.opened(World())
+    client.session.name_protocol("TOLD 2")
+    assert client.connection.protocol == "TOLD 2"
+    assert client.session.message_max_bytes == client.world.broker.settings.message_max_bytes
+    assert len(client.session.random_bytes(16)) == 16
+
+
 # --- publishing ---
 
 
@@ -172,6 +198,50 @@ def test_a_publisher_is_held_back_by_an_alarm() -> None:
     world.settle()
     assert client.connection.is_reading
     assert world.queue("q").backlog.count == 1
+
+
+# --- the order of requests ---
+
+
+def test_a_client_is_told_when_its_requests_have_been_carried_out() -> None:
+    world = with_queue()
+    client = ToldClient.opened(world)
+    world.broker.alarms.set("memory", "rabbit@localhost")
+    client.session.publish("", "q", PLAIN, b"a")
+    client.session.after_requests(client.plugged.confirmed)
+    assert client.told() == []
+    assert client.session.is_held_back
+    world.broker.alarms.clear("memory", "rabbit@localhost")
+    assert client.told() == ["confirmed"]
+    assert not client.session.is_held_back
+    assert world.queue("q").backlog.count == 1
+
+
+def test_a_client_is_told_when_all_its_publishes_are_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = with_queue()
+    client = ToldClient.opened(world)
+    confirms = client.connection.channels[MESSAGES].confirms
+    assert confirms is not None
+    monkeypatch.setattr(Confirms, "confirm_at_once", Confirms.expect)  # as if a disk or a mirror were late
+    client.session.publish("", "nowhere", PLAIN, b"a")
+    client.session.after_requests(client.plugged.confirmed, is_confirmed=True)
+    client.session.after_requests(lambda is_safe: client.plugged.log.append("carried out"))
+    assert client.told() == ["carried out"]
+    client.session.publish("", "nowhere", PLAIN, b"later")
+    assert client.told() == []
+    settle(client, confirms.confirm, 1)
+    assert client.told() == ["confirmed"]
+    client.session.after_requests(client.plugged.confirmed, is_confirmed=True)
+    assert client.told() == []
+    settle(client, confirms.reject, 2)
+    assert client.told() == ["refused"]
+
+
+def settle(client: ToldClient, do: Callable[[int, int], None], number: int) -> None:
+    """Confirm or reject a publish, as a queue does later."""
+    do(number, number)
+    client.connection.confirming[client.connection.channels[MESSAGES]] = None
+    client.world.broker.has_output(client.connection)
 
 
 # --- consuming ---
