@@ -23,7 +23,17 @@ PURE: Final = (
     *(f"tests/cluster/{name}/" for name in ("gm_ring", "membership", "metadata", "mirror", "remote")),
     *(
         f"tests/node/{name}/"
-        for name in ("amqp", "broker", "catalogue", "client", "queue", "routing", "scheduling", "store")
+        for name in (
+            "amqp",
+            "broker",
+            "catalogue",
+            "client",
+            "queue",
+            "routing",
+            "scheduling",
+            "stomp",
+            "store",
+        )
     ),
     "tests/durable_world/",
     "tests/fuzz/",

@@ -23,6 +23,7 @@ LAYERS: Final = {
     "node.routing": ("node.amqp", "node.catalogue", "node.extension"),
     "node.plugins": ("node.amqp", "node.catalogue", "node.extension", "node.routing"),
     "node.backends": ("node.plugins",),
+    "node.stomp": ("node.amqp", "node.plugins"),
     "node.queue": ("node.amqp", "node.scheduling", "node.catalogue"),
     "node.client": (
         "node.amqp",
@@ -77,6 +78,7 @@ LAYERS: Final = {
         "node.routing",
         "node.plugins",
         "node.backends",
+        "node.stomp",
         "node.queue",
         "node.client",
         "node.broker",
@@ -244,6 +246,7 @@ PURE: Final = (
     "node.extension",
     "node.routing",
     "node.plugins",
+    "node.stomp",
     "node.queue",
     "node.client",
     "node.broker",

@@ -405,6 +405,7 @@ class SessionConnection(Connection):
         """End the connection for a refusal, or for a reason of ours."""
         if self._client is not None:
             self.tell("take a refusal", self._client.ended, reason)
+        self._pass_on()  # what the plug-in wants to have removed
         self.finish()
 
     @override

@@ -467,7 +467,6 @@ UNUSED_PREFIXES: Final = (
     "mqtt.",
     "prometheus.ssl.",
     "prometheus.tcp.",
-    "stomp.",
     "stream.",
     "sysmon_handler.",
     "trust_store.",
@@ -476,7 +475,7 @@ UNUSED_PREFIXES: Final = (
 )
 """Prefixes of families of keys whose values are not checked."""
 
-PLUGIN_PREFIXES: Final = ("auth_http.", "plugin.")
+PLUGIN_PREFIXES: Final = ("auth_http.", "plugin.", "stomp.")
 """Prefixes of the settings of plug-ins: each plug-in checks its own."""
 
 _EXACT: Final = {key.pattern: key for key in (*KEYS, *UNUSED) if "$" not in key.pattern}

@@ -21,7 +21,7 @@ EXCHANGES: Final = (
 )
 """The plug-ins that bring exchange types."""
 
-FOR_ALL_NODES: Final = (*EXCHANGES, "rabbitmq_auth_backend_http")
+FOR_ALL_NODES: Final = (*EXCHANGES, "rabbitmq_auth_backend_http", "rabbitmq_stomp")
 """The built-in plug-ins that are enabled on all nodes of a cluster together."""
 
 PLUGINS: Final[dict[str, tuple[str, ...]]] = {
@@ -33,6 +33,9 @@ PLUGINS: Final[dict[str, tuple[str, ...]]] = {
     "rabbitmq_web_dispatch": (),
 }
 """The plug-ins whose work this node does itself, and the plug-ins that each needs."""
+
+NAME_PREFIX: Final = "rabbitmq_"
+"""The beginning of the names of most plug-ins, which an operator may leave out."""
 
 DEFAULT: Final = (MANAGEMENT, PROMETHEUS)
 """The plug-ins that are on when no file says otherwise."""
@@ -74,6 +77,12 @@ def render(names: Iterable[str]) -> bytes:
     """Return the content of a file that enables `names`."""
     atoms = (name if re.fullmatch(r"[a-z][A-Za-z0-9_@]*", name) else f"'{name}'" for name in names)
     return f"[{','.join(atoms)}].\n".encode()
+
+
+def whole_name(name: str) -> str:
+    """Return the name of a plug-in of ours for its short name: `stomp` is `rabbitmq_stomp`. Other names stay."""
+    whole = f"{NAME_PREFIX}{name}"
+    return whole if whole in PLUGINS else name
 
 
 def is_on(plugin: str, enabled: Iterable[str] | None) -> bool:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 GROUP: Final = "fluffle.plugins"
 
-BACKENDS: Final = ("rabbitmq_auth_backend_http",)
-"""The built-in plug-ins that do I/O: `node.backends` has them."""
+OTHERS: Final = ("rabbitmq_auth_backend_http", "rabbitmq_stomp")
+"""The built-in plug-ins that bring no exchange types: each has a folder of its own."""
 
 
 class PackagedPlugin(NamedTuple):
@@ -39,7 +39,7 @@ def load_plugin(name: str) -> Plugin | None:
 
     Raises: NoPlugin, or whatever its import raises.
     """
-    plugin = built_in(name) or _backend(name)
+    plugin = built_in(name) or _other(name)
     if plugin is not None:
         return plugin
     from importlib.metadata import entry_points  # some 15 ms that a node without such plug-ins saves
@@ -55,11 +55,13 @@ def load_plugin(name: str) -> Plugin | None:
     return None
 
 
-def _backend(name: str) -> Plugin | None:
-    """Return the built-in plug-in of that name that does I/O, and import it; None if there is none."""
+def _other(name: str) -> Plugin | None:
+    """Return the plug-in of `OTHERS` with that name, and import it; None if there is none."""
     match name:
         case "rabbitmq_auth_backend_http":
             from node.backends.http import PLUGIN
+        case "rabbitmq_stomp":
+            from node.stomp.plugin import PLUGIN
         case _:
             return None
     return PLUGIN
@@ -84,7 +86,7 @@ def installed_plugins() -> dict[str, PackagedPlugin]:
 
     found: dict[str, PackagedPlugin] = {}
     for entry in entry_points(group=GROUP):
-        if entry.name not in BUILT_IN and entry.name not in BACKENDS:
+        if entry.name not in BUILT_IN and entry.name not in OTHERS:
             found.setdefault(entry.name, _packaged(entry))
     return found
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from node.cli.ctl.command import Call, Command, CtlSession, Failed, NotHealthy, Refused
 from node.cli.ctl.formats import Outcome, Report
 from node.cli.ctl.plugin_template import new_plugin
-from node.config.plugins import DEFAULT, FOR_ALL_NODES, parse, render
+from node.config.plugins import DEFAULT, FOR_ALL_NODES, parse, render, whole_name
 from node.config.plugins import PLUGINS as OURS
 from node.config.plugins import with_needed as with_ours_needed
 from node.io.control import ControlError
@@ -31,6 +31,7 @@ _DESCRIPTIONS: Final = {
     "rabbitmq_consistent_hash_exchange": "Exchange type x-consistent-hash",
     "rabbitmq_random_exchange": "Exchange types x-random and x-local-random",
     "rabbitmq_sharding": "Exchange type x-modulus-hash",
+    "rabbitmq_stomp": "STOMP 1.0, 1.1 and 1.2",
     "rabbitmq_management": "HTTP API and web UI",
     "rabbitmq_management_agent": "Statistics of a node",
     "rabbitmq_prometheus": "Metrics for Prometheus",
@@ -196,7 +197,8 @@ def _description(plugin: str) -> str:
 
 
 def _names(call: Call) -> list[str]:
-    return [name for word in call.words for name in word.split(",") if name]
+    names = [name for word in call.words for name in word.split(",") if name]
+    return [name if name in packages() else whole_name(name) for name in names]
 
 
 def _check_change(call: Call) -> dict[str, Any]:
