@@ -10,7 +10,6 @@ from node.amqp.methods import (
     BasicCancel,
     BasicConsume,
     BasicNack,
-    BasicPublish,
     BasicQos,
     ExchangeDeclare,
     Method,
@@ -21,16 +20,14 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.client.endpoint import ClientEndpoint
+from node.client.publish_frames import PublishFrames
 from node.extension.protocol import Peer, Refusal
-from node.queue.content import encode_content
 
 MESSAGES: Final = 1
 """The channel of publishes, consumers and settlements."""
 
 TOPOLOGY: Final = 2
 """The channel of declarations."""
-
-_NO_FRAME_LIMIT: Final = 0
 
 _FENCE: Final = method_frame(MESSAGES, BasicQos())
 
@@ -77,8 +74,7 @@ class ClientSession:
         self._speaker = speaker
         end = speaker.peer
         self.peer = Peer(end.address, end.local, end.is_tls, end.certificate_user)
-        self._route = "", ""
-        self._publish_frame = method_frame(MESSAGES, BasicPublish())
+        self._publish_frames = PublishFrames(MESSAGES)
 
     @property
     def now(self) -> float:
@@ -212,11 +208,8 @@ class ClientSession:
         on_confirm: Callable[[bool], None] | None = None,
     ) -> None:
         """Publish a message. The broker takes messages with the same exchange and key as one run."""
-        if (exchange, routing_key) != self._route:
-            self._route = exchange, routing_key
-            self._publish_frame = method_frame(MESSAGES, BasicPublish(0, exchange, routing_key))
-        content = encode_content(properties, body, MESSAGES, _NO_FRAME_LIMIT)
-        self._speaker.publish(self._publish_frame + content, on_confirm)
+        frames = self._publish_frames.frames(exchange, routing_key, properties, body)
+        self._speaker.publish(frames, on_confirm)
 
     def consume(
         self,

@@ -6,7 +6,7 @@ alarms, flow, statistics. An exception in the plug-in ends this connection and n
 
     socket ─► received ─► ProtocolConnection ─► Session ─► frames ─► Connection ─► broker
     socket ◄─ write    ◄─ ProtocolConnection ◄─ callbacks ◄─ frames ◄─┘
-`_collect` and `_confirmed` are hot: called for each run of deliveries and each flush of confirms.
+`_listen` and `_confirmed` are hot: called for each turn with deliveries and each flush of confirms.
 """
 
 from collections import deque
@@ -23,7 +23,6 @@ from node.amqp.methods import (
     BasicCancel,
     BasicCancelOk,
     BasicConsumeOk,
-    BasicDeliver,
     BasicNack,
     BasicQosOk,
     ChannelClose,
@@ -39,14 +38,14 @@ from node.client.channel import Channel
 from node.client.client_session import MESSAGES, TOPOLOGY, ClientSession
 from node.client.confirms import Confirms
 from node.client.connection import Connection, ConnectionHost
+from node.client.delivery_reader import DeliveryReader
 from node.client.endpoint import ClientEndpoint
 from node.client.login import log_in, open_vhost
-from node.client.method_stream import method_at
+from node.client.method_stream import Sent
 from node.client.rights import Rights
 from node.client.sasl import Credentials
 from node.extension.protocol import Delivery, ProtocolConnection, ProtocolListener, Refusal
 from node.override import override
-from node.queue.content import decode_content
 from node.scheduling.timers import Timer
 
 _NO_FRAME_LIMIT: Final = 0
@@ -81,6 +80,7 @@ class SessionConnection(Connection):
         self._is_reading = False  # the plug-in is given bytes: what it asks for is one batch
         self._frames: list[bytes] = []  # of the broker, for the plug-in
         self._frames_bytes = 0
+        self._deliveries = DeliveryReader()
         self._last_words: Refusal | None = None
         self._topology: deque[tuple[Method, OnDone]] = deque()
         """Declarations that have no answer; the first one is on its way."""
@@ -185,29 +185,16 @@ class SessionConnection(Connection):
         data = b"".join(self._frames)
         self._frames, self._frames_bytes = [], 0
         at, deliveries = 0, list[Delivery]()
-        while (sent := method_at(data, at)) is not None:
-            at = sent.end
-            if isinstance(sent.method, BasicDeliver):
-                self._collect(deliveries, sent.method, sent.content)
-                continue
-            self._deliver(deliveries)
-            self._heard(sent.channel, sent.method)
+        while (sent := self._deliveries.read(data, at)) is not None:
+            if isinstance(sent, Sent):
+                at = sent.end
+                self._deliver(deliveries)
+                self._heard(sent.channel, sent.method)
+            else:
+                delivery, at = sent
+                deliveries.append(delivery)
         self._deliver(deliveries)
         assert at == len(data), "the broker sends whole methods"
-
-    def _collect(self, deliveries: list[Delivery], method: BasicDeliver, content: bytes) -> None:
-        properties, body = decode_content(content)
-        deliveries.append(
-            Delivery(
-                method.consumer_tag,
-                method.delivery_tag,
-                method.exchange,
-                method.routing_key,
-                method.redelivered,
-                properties,
-                body,
-            )
-        )
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         if deliveries and self._client is not None:

@@ -45,7 +45,7 @@ class Refusal(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A message for a consumer.   tag: for `ack` and `nack`."""
+    """A message for a consumer.   tag: for `ack` and `nack`.   properties: shared with others; not to be changed."""
 
     consumer: str
     tag: int
@@ -172,7 +172,10 @@ class Session(Protocol):
         body: bytes,
         on_confirm: Callable[[bool], None] | None = None,
     ) -> None:
-        """Publish a message.   on_confirm: called with True once it is as safe as a confirmed message, False if not."""
+        """Publish a message.   on_confirm: called with True once it is as safe as a confirmed message, False if not.
+
+        properties: not to be changed afterwards. Messages that have the same object, address and size cost least.
+        """
 
     def consume(
         self,
