@@ -14,7 +14,7 @@ from node.stomp import subscribing, transactions
 from node.stomp.connection import HEADERS_MAX, LOGIN_LIMITS
 from tests.kit.world import World
 from tests.node.client.held_authority import USER, HeldAuthority
-from tests.node.stomp.stomp_world import StompTestClient, connected, error
+from tests.kit.stomp_world import StompTestClient, connected, error
 
 REMOTE = ClientEndpoint(address="192.0.2.7:4321", is_loopback=False)
 
