@@ -15,7 +15,22 @@ from tests.kit.world import World, check_invariants
 
 LIMITS = Limits(head_max_bytes=200, headers_max=8, body_max_bytes=60)
 
-names = st.sampled_from(["a", "b", "", "a:b", "c\\", "é\n", "@@", "T_a@@s@@1", "/temp-queue/a", "x" * 256])
+names = st.sampled_from(
+    [
+        "a",
+        "b",
+        "",
+        "a:b",
+        "c\\",
+        "é\n",
+        "@@",
+        "T_a@@s@@1",
+        "T_a@@s@@x",
+        "T_a@@s@@99999999999999999999",
+        "/temp-queue/a",
+        "x" * 256,
+    ]
+)
 destinations = st.sampled_from(
     [
         "/queue/a",
@@ -78,12 +93,32 @@ commands = st.sampled_from(
         "",
     ]
 )
+settlements = st.builds(
+    lambda command, name, more: (command, [("id", name), ("message-id", name), *more]),
+    st.sampled_from(["ACK", "NACK"]),
+    names,
+    st.lists(st.tuples(st.just("transaction"), names), max_size=1),
+)
+subscriptions = st.builds(
+    lambda destination, name, more: ("SUBSCRIBE", [("destination", destination), ("id", name), *more]),
+    destinations,
+    names,
+    headers,
+)
 bodies = st.sampled_from([b"", b"m", b"mm", b"\n\n"])
-wholes = st.builds(encode, commands, headers, bodies, st.sampled_from(VERSIONS))
+wholes = st.builds(
+    lambda head, body, version: encode(*head, body, version),
+    st.tuples(commands, headers) | settlements | subscriptions,
+    bodies,
+    st.sampled_from(VERSIONS),
+)
 damaged = st.tuples(wholes, st.integers(0, 1 << 16), st.integers(0, 255)).map(
     lambda each: each[0][: each[1] % len(each[0])] + bytes([each[2]]) + each[0][each[1] % len(each[0]) + 1 :]
 )
 streams = st.lists(wholes | damaged | st.binary(max_size=40), max_size=6).map(b"".join)
+histories = st.tuples(
+    st.lists(wholes, max_size=20), st.lists(damaged | st.binary(max_size=40), max_size=2)
+).map(lambda each: each[0] + each[1])
 cuts = st.lists(st.integers(1, 60), min_size=1, max_size=10)
 
 
@@ -110,7 +145,7 @@ def test_any_bytes_in_any_pieces_are_the_same_frames(data: bytes, sizes: list[in
         assert len(head.headers) <= LIMITS.headers_max
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(
     st.lists(wholes | damaged | st.binary(max_size=40), max_size=25), st.sampled_from(VERSIONS), st.booleans()
 )
