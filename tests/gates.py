@@ -28,6 +28,7 @@ PURE: Final = (
             "broker",
             "catalogue",
             "client",
+            "mqtt",
             "queue",
             "routing",
             "scheduling",

@@ -23,6 +23,7 @@ LAYERS: Final = {
     "node.routing": ("node.amqp", "node.catalogue", "node.extension"),
     "node.plugins": ("node.amqp", "node.catalogue", "node.extension", "node.routing"),
     "node.backends": ("node.plugins",),
+    "node.mqtt": ("node.plugins",),
     "node.stomp": ("node.amqp", "node.plugins"),
     "node.queue": ("node.amqp", "node.scheduling", "node.catalogue"),
     "node.client": (
@@ -246,6 +247,7 @@ PURE: Final = (
     "node.extension",
     "node.routing",
     "node.plugins",
+    "node.mqtt",
     "node.stomp",
     "node.queue",
     "node.client",
