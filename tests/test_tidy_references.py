@@ -36,7 +36,8 @@ _MARKS: Final = re.compile(rf"§§? ?{_NUMBER}(?:(?:,|,? and|,? or| to|[-–/])\
 """One mark, or several that share the name in front of the first: `§1.2, §1.3`, `§2.4-§2.6`, `§6.1-3`."""
 _NAME: Final = re.compile(r"([A-Za-z][\w-]*(?:\.md)?)[`'\"]?(\s)$")
 _PUBLISHED: Final = re.compile(
-    r"(?:AMQP 0-9-1(?: specification| errata)?|\bRFC \d+|\bRaft(?: paper)?|\bthesis),?\s$"
+    r"(?:AMQP 0-9-1(?: specification| errata)?|\bMQTT (?:3\.1(?:\.1)?(?: and 5\.0)?|5\.0)|\bRFC \d+|\bRaft(?: paper)?"
+    r"|\bthesis),?\s$"
 )
 _PART_END: Final = re.compile(r"[.:;]\s|[\"`]{3}|\n")
 """The part of a sentence in which a name holds ends here."""

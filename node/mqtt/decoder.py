@@ -11,16 +11,17 @@ Source: MQTT 3.1.1 and 5.0, chapter 2.
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final
 
 from node.mqtt.connect_reader import UnsupportedVersion, read_connect, read_version
 from node.mqtt.constants import PACKET_MAX_BYTES, VARIABLE_INTEGER_MAX_BYTES, PacketType, Version
 from node.mqtt.errors import MqttError, malformed, protocol_error
 from node.mqtt.packet_reader import read_acks, read_packet, read_packet_id
-from node.mqtt.packets import Acks, AckType, Connect, Packet, Publishes
+from node.mqtt.packets import Acks, Connect, Packet, Publishes
 from node.mqtt.properties import NO_PUBLISH, PublishProperties
 from node.mqtt.property_codec import read_properties
 from node.mqtt.reason_codes import ReasonCode
+from node.mqtt.runs import more_acks, more_publishes, more_with_ids
 from node.mqtt.strings import read_binary, text_of, variable_bytes
 from node.mqtt.topics import check_topic_name
 
@@ -47,18 +48,6 @@ def _checked_topic(raw: bytes) -> str:
     topic = text_of(raw)
     check_topic_name(topic)
     return topic
-
-
-def _plain_length(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """Return a remaining length of two to four bytes, and where it ends; 0, 0 if anything is unusual."""
-    value = shift = 0
-    for at in range(pos, min(end, pos + VARIABLE_INTEGER_MAX_BYTES)):
-        octet = data[at]
-        value |= (octet & 0x7F) << shift
-        if octet < 0x80:
-            return (value, at + 1) if octet else (0, 0)
-        shift += 7
-    return 0, 0
 
 
 class Decoder:
@@ -260,11 +249,15 @@ class Decoder:
             topic = ""
         payloads = [data[pos:after]]
         topic_field = data[start : start + 2 + len(raw)]
-        self._pos = after
+        size_max = self.packet_max_bytes
         if qos:
-            self._more_with_ids(first, topic_field, data[properties_at:pos], payloads, packet_ids)
+            properties_field = data[properties_at:pos]
+            self._pos = more_with_ids(
+                data, after, first, topic_field, properties_field, size_max, payloads, packet_ids
+            )
         else:
-            self._more(first, topic_field + data[properties_at:pos], payloads)
+            fields = topic_field + data[properties_at:pos]
+            self._pos = more_publishes(data, after, first, fields, size_max, payloads)
         return Publishes(
             topic, payloads, qos, bool(first & _RETAIN), bool(first & _DUP), packet_ids, properties
         )
@@ -277,77 +270,10 @@ class Decoder:
             raise protocol_error("a client's PUBLISH has a subscription identifier")
         return properties, pos
 
-    def _more(self, first: int, head: bytes, payloads: list[bytes]) -> None:
-        """Add the payloads of packets with QoS 0 that begin alike.   head: the bytes from the topic to the payload."""
-        data, pos = self._data, self._pos
-        end, size_max, head_bytes = len(data), self.packet_max_bytes, len(head)
-        take = payloads.append
-        while end - pos > head_bytes and data[pos] == first:
-            length, start = data[pos + 1], pos + 2
-            if length >= 0x80:
-                length, start = _plain_length(data, pos + 1, end)
-            after, pos_of_payload = start + length, start + head_bytes
-            if (
-                not start
-                or after > end
-                or pos_of_payload > after
-                or after - pos > size_max
-                or not data.startswith(head, start)
-            ):
-                break
-            take(data[pos_of_payload:after])
-            pos = after
-        self._pos = pos
-
-    def _more_with_ids(
-        self,
-        first: int,
-        topic_field: bytes,
-        properties_field: bytes,
-        payloads: list[bytes],
-        packet_ids: list[int],
-    ) -> None:
-        """Add the payloads and packet identifiers of packets with QoS 1 or 2 that begin alike."""
-        data, pos = self._data, self._pos
-        end, size_max, topic_bytes = len(data), self.packet_max_bytes, len(topic_field)
-        head_bytes = topic_bytes + 2 + len(properties_field)
-        while end - pos > head_bytes and data[pos] == first:
-            length, start = data[pos + 1], pos + 2
-            if length >= 0x80:
-                length, start = _plain_length(data, pos + 1, end)
-            after, pos_of_payload = start + length, start + head_bytes
-            if not start or after > end or pos_of_payload > after or after - pos > size_max:
-                break
-            at = start + topic_bytes
-            packet_id = data[at] << 8 | data[at + 1]
-            if (
-                not packet_id
-                or not data.startswith(topic_field, start)
-                or not data.startswith(properties_field, at + 2)
-            ):
-                break
-            packet_ids.append(packet_id)
-            payloads.append(data[pos_of_payload:after])
-            pos = after
-        self._pos = pos
-
     def _acks(self, type_: PacketType, data: bytes, start: int, after: int) -> Acks:
         """Read an acknowledgement, and all that follow it and differ in their packet identifiers only."""
         assert self.version is not None
         acks = read_acks(type_, data, start, after, self.version)
-        begin, size = self._pos, after - self._pos
-        self._pos = pos = after
-        head = data[begin:start]
-        if not data.startswith(head, pos):
-            return acks
-        rest, rest_at = data[start + 2 : after], start + 2 - begin
         packet_ids = list(acks.packet_ids)
-        end = len(data)
-        while end - pos >= size and data.startswith(head, pos) and data.startswith(rest, pos + rest_at):
-            packet_id = data[pos + rest_at - 2] << 8 | data[pos + rest_at - 1]
-            if not packet_id:
-                break
-            packet_ids.append(packet_id)
-            pos += size
-        self._pos = pos
-        return Acks(cast(AckType, type_), packet_ids, acks.code, acks.properties)
+        self._pos = more_acks(data, after, data[self._pos : start], data[start + 2 : after], packet_ids)
+        return acks._replace(packet_ids=packet_ids) if len(packet_ids) > 1 else acks

@@ -6,7 +6,7 @@ Source: MQTT 3.1.1 and 5.0, chapters 2 and 3.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, assert_never, cast
+from typing import Any, Final, assert_never
 
 from node.mqtt.constants import PACKET_ID_MAX, PacketType, Version
 from node.mqtt.packets import (
@@ -47,6 +47,9 @@ _PROTOCOL_NAMES: Final = {
     Version.MQTT_5: "MQTT",
 }
 _BRIDGE_BIT: Final = 0x80
+_WITH_REASON: Final = (Acks, Connack, Suback, Unsuback, Disconnect, Auth)
+"""The packets whose reason string and user properties are for diagnosis only."""
+
 _FLAGS: Final = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 
 
@@ -225,18 +228,17 @@ def encode_acks(
 def encode_within(version: Version, packet: Packet, limit_bytes: int) -> bytes | None:
     """Return the bytes of a packet that is at most so long, without its reason string or user properties if need be.
 
-    None: it is too long without them. Source: MQTT 5.0 §3.1.2.11.4 [MQTT-3.2.2-19, MQTT-3.2.2-20].
+    packet: one, no run of several.   None: it is too long without them.
+    Source: MQTT 5.0 §3.1.2.11.4 [MQTT-3.2.2-19, MQTT-3.2.2-20].
     """
+    assert not isinstance(packet, Publishes) or len(packet.payloads) == 1
+    assert not isinstance(packet, Acks) or len(packet.packet_ids) == 1
     data = encode(version, packet)
-    properties = cast(NamedTuple | None, getattr(packet, "properties", None))
-    is_droppable = not isinstance(packet, Connect | Publishes | Subscribe | Unsubscribe)
-    if len(data) > limit_bytes and is_droppable and properties is not None:
+    if len(data) > limit_bytes and isinstance(packet, _WITH_REASON):
+        shorter: Any = packet
         for dropped in ({"reason_string": None}, {"user_properties": ()}):
-            fields: dict[str, Any] = {
-                each: value for each, value in dropped.items() if each in properties._fields
-            }
-            properties = properties._replace(**fields)
-            data = encode(version, cast(Any, packet)._replace(properties=properties))
+            shorter = shorter._replace(properties=shorter.properties._replace(**dropped))
+            data = encode(version, shorter)
             if len(data) <= limit_bytes:
                 break
     return data if len(data) <= limit_bytes else None
