@@ -2,7 +2,7 @@
 
     pip install atheris && python tests/fuzz/atheris_mqtt.py -max_total_time=60 [corpus folder]
 
-The first octet of the input chooses the side and the version. atheris is optional, and pytest doesn't collect this file.
+The first octet of the input chooses side and version. atheris is optional, and pytest doesn't collect this file.
 """
 
 import sys

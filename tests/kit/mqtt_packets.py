@@ -176,7 +176,7 @@ def connects(draw: st.DrawFn, version: Version) -> Connect:
 def publishes(draw: st.DrawFn, version: Version, *, by_client: bool) -> Publishes:
     """Return a strategy of runs of PUBLISH packets."""
     level = draw(qos)
-    payloads = draw(st.lists(st.binary(max_size=200), min_size=1, max_size=12))
+    payloads = draw(st.lists(st.binary(max_size=9) | st.just(bytes(130)), min_size=1, max_size=9))
     ids = draw(st.lists(packet_id, min_size=len(payloads), max_size=len(payloads))) if level else []
     of_5 = properties_of(properties.PublishProperties, *(("subscription_ids",) if by_client else ()))
     given = draw(of_5) if version is Version.MQTT_5 and draw(flag) else properties.NO_PUBLISH

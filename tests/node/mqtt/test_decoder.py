@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.mqtt.constants import PacketType, Version
@@ -406,10 +406,11 @@ def test_a_cut_packet_does_not_hold_the_bytes_before_it() -> None:
 
 @pytest.mark.parametrize("version", Version)
 @given(data=st.data())
+@settings(max_examples=30)
 def test_a_client_is_read_however_its_bytes_are_cut(version: Version, data: st.DataObject) -> None:
     """What was written comes back, whole, cut at random, and byte by byte."""
     sent: list[Packet] = [data.draw(connects(version))]
-    sent += data.draw(st.lists(of_client(version), max_size=8))
+    sent += data.draw(st.lists(of_client(version), max_size=5))
     sent.append(data.draw(disconnects(version, by_client=True)))
     raw = b"".join(encode(version, each) for each in sent)
     whole = list(Decoder(is_server=True).feed(raw))
@@ -424,10 +425,11 @@ def test_a_client_is_read_however_its_bytes_are_cut(version: Version, data: st.D
 
 @pytest.mark.parametrize("version", Version)
 @given(data=st.data())
+@settings(max_examples=30)
 def test_a_server_is_read_however_its_bytes_are_cut(version: Version, data: st.DataObject) -> None:
     """What was written comes back, whole, cut at random, and byte by byte."""
     sent: list[Packet] = [Connack()]
-    sent += data.draw(st.lists(of_server(version), max_size=8))
+    sent += data.draw(st.lists(of_server(version), max_size=5))
     if version is V5:
         sent.append(data.draw(disconnects(version, by_client=False)))
     raw = b"".join(encode(version, each) for each in sent)
