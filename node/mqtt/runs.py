@@ -15,7 +15,7 @@ _ALIKE_MIN: Final = 4
 
 
 def _length(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """Return a remaining length of two to four bytes, and where it ends; 0, 0 if anything is unusual."""
+    """Return a remaining length of two to four bytes, and where it ends; 0, 0, which fits nothing, if it is unusual."""
     value = shift = 0
     for at in range(pos, min(end, pos + VARIABLE_INTEGER_MAX_BYTES)):
         octet = data[at]
@@ -46,13 +46,7 @@ def more_publishes(
             length, start = _length(data, pos + 1, end)
         after, payload_at = start + length, start + fields_bytes
         size = after - pos
-        if (
-            not start
-            or after > end
-            or payload_at > after
-            or size > size_max
-            or not data.startswith(fields, start)
-        ):
+        if after > end or payload_at > after or size > size_max or not data.startswith(fields, start):
             break
         take(data[payload_at:after])
         head, pos = data[pos:payload_at], after
@@ -89,7 +83,7 @@ def more_with_ids(
             length, start = _length(data, pos + 1, end)
         after, payload_at, id_at = start + length, start + fields_bytes, start + topic_bytes
         size = after - pos
-        if not start or after > end or payload_at > after or size > size_max:
+        if after > end or payload_at > after or size > size_max:
             break
         packet_id = data[id_at] << 8 | data[id_at + 1]
         if not packet_id or not data.startswith(topic, start) or not data.startswith(properties, id_at + 2):

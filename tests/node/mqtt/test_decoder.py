@@ -1,6 +1,7 @@
 """The decoder: the order of packets, PUBLISH, runs, limits, and streams that are cut anywhere."""
 
 from itertools import pairwise
+from sys import getrefcount
 
 import pytest
 from hypothesis import given, settings
@@ -259,6 +260,15 @@ def test_the_maximum_holds_within_a_run() -> None:
     assert code is ReasonCode.PACKET_TOO_LARGE
 
 
+def test_the_maximum_holds_within_a_run_with_packet_identifiers() -> None:
+    decoder = server()
+    decoder.packet_max_bytes = 10
+    small, large = b"\x32\x08\0\1a\0\1abc", b"\x32\x09\0\1a\0\1abcd"
+    found, code = read(decoder, small * 6 + large)
+    assert found == single([Publishes("a", [b"abc"] * 6, 1, packet_ids=[1] * 6)])
+    assert code is ReasonCode.PACKET_TOO_LARGE
+
+
 def test_the_first_packet_may_have_its_own_maximum() -> None:
     decoder = Decoder(is_server=True, packet_max_bytes=14)
     with pytest.raises(MqttError) as caught:
@@ -316,6 +326,13 @@ def test_properties_that_differ_end_a_run() -> None:
     ]
 
 
+def test_properties_that_differ_end_a_run_with_packet_identifiers() -> None:
+    """They stand behind the identifier, in packets of one length."""
+    one, other = b"\x32\x09\0\1t\0\7\2\1\1x", b"\x32\x09\0\1t\0\7\2\1\0x"
+    found = packets(one * 3 + other + one * 6 + other, V5)
+    assert [len(each.payloads) for each in found if isinstance(each, Publishes)] == [3, 1, 6, 1]
+
+
 @pytest.mark.parametrize("count", [1, 10])
 def test_a_packet_identifier_of_0_within_a_run_is_a_fault(count: int) -> None:
     good, bad = publish(b"x", 1, first=0x32), b"\x32\6\0\1t\0\0x"
@@ -336,6 +353,10 @@ def test_a_packet_that_is_shorter_than_its_fields_ends_a_run() -> None:
     data = publish(b"x", topic=b"abc") * 5 + b"\x30\4\0\3ab" + b"c" + publish(b"x")
     found, code = read(server(), data)
     assert found == single([Publishes("abc", [b"x"] * 5)])
+    assert code is MALFORMED
+    data = publish(b"x", 1, b"abc", 0x32) * 5 + b"\x32\6\0\3abc\0" + b"\1" + publish(b"x", 1, b"abc", 0x32)
+    found, code = read(server(), data)
+    assert found == single([Publishes("abc", [b"x"] * 5, 1, packet_ids=[1] * 5)])
     assert code is MALFORMED
 
 
@@ -392,14 +413,20 @@ def test_a_large_packet_in_small_pieces_is_joined_once() -> None:
     data = encode(V3_1_1, wanted)
     decoder = server()
     for at in range(0, len(data) - 10, 10):
-        assert list(decoder.feed(data[at : at + 10])) == []
+        piece = data[at : at + 10]
+        references = getrefcount(piece)
+        assert list(decoder.feed(piece)) == []
+        assert not at or getrefcount(piece) == references + 1, "it was joined to others"
     assert decoder.buffered_bytes == at + 10
     assert list(decoder.feed(data[at + 10 :])) == [wanted]
 
 
 def test_a_cut_packet_does_not_hold_the_bytes_before_it() -> None:
     decoder = server()
-    list(decoder.feed(PING * 1000 + b"\x30"))
+    data = PING * 1000 + b"\x30"
+    references = getrefcount(data)
+    list(decoder.feed(data))
+    assert getrefcount(data) == references
     assert decoder.buffered_bytes == 1
     assert list(decoder.feed(b"\3\0\1a")) == [Publishes("a", [b""], packet_ids=[])]
 
