@@ -162,6 +162,8 @@ class Decoder:
         self._pos = after
         if type_ is PacketType.CONNECT:
             return self._connect(data, start, after, start - pos - 1)
+        if type_ is PacketType.CONNACK and not self._is_first:
+            raise protocol_error("a second CONNACK")
         assert self.version is not None
         packet = read_packet(type_, data, start, after, self.version, is_server=self._is_server)
         self._is_first = self._is_first and type_ is PacketType.AUTH

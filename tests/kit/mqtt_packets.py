@@ -37,7 +37,9 @@ def single(packets: Iterable[Packet]) -> list[Packet]:
     found: list[Packet] = []
     for packet in packets:
         if isinstance(packet, Publishes):
-            ids = [(each,) for each in packet.packet_ids] or [()] * len(packet.payloads)
+            ids: list[tuple[int, ...]] = [(each,) for each in packet.packet_ids] or [()] * len(
+                packet.payloads
+            )
             found += [
                 packet._replace(payloads=(payload,), packet_ids=packet_ids)
                 for payload, packet_ids in zip(packet.payloads, ids, strict=True)

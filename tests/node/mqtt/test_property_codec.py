@@ -1,5 +1,7 @@
 """The properties of MQTT 5.0 §2.2.2, byte by byte."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ from node.mqtt.reason_codes import ReasonCode
 from node.mqtt.strings import variable
 from tests.kit.mqtt_packets import properties_of
 
-KINDS = (
+KINDS: tuple[type[Any], ...] = (
     ConnectProperties,
     WillProperties,
     ConnackProperties,
@@ -246,6 +248,6 @@ def test_subscription_identifiers_have_a_limit() -> None:
 @given(st.data())
 def test_properties_are_read_as_they_were_written(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))
-    value = data.draw(properties_of(kind))  # type: ignore[misc]
+    value = data.draw(properties_of(kind))
     raw = properties_bytes(value)
     assert read_properties(kind, raw + b"rest", 0, len(raw) + 4) == (value, len(raw))
