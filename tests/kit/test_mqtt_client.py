@@ -59,8 +59,8 @@ def test_another_packet_fails_a_test(peer: Peer) -> None:
         peer.client.connect()
     with pytest.raises(AssertionError, match="expected Suback, got Pingresp"):
         peer.client.expect(Suback)
+    peer.will_send(PINGRESP)
     with pytest.raises(AssertionError, match="expected the end, got Pingresp"):
-        peer.will_send(PINGRESP)
         peer.client.expect_end()
 
 
