@@ -83,7 +83,7 @@ def test_qos_0_is_sent_once_and_not_kept() -> None:
 
 
 def test_qos_1_is_sent_until_it_is_confirmed() -> None:
-    """It goes out again with DUP on a new connection, in the order of publishing [MQTT-4.4.0-1, MQTT-4.6.0-1]."""
+    """An unconfirmed message goes out again with DUP on a new connection, in the order of publishing [MQTT-4.4.0-1, MQTT-4.6.0-1]."""
     dialogue = Dialogue()
     dialogue.connect()
     assert [dialogue.session.publish("t", each, 1) for each in (b"a", b"b", b"c")] == [1, 2, 3]
@@ -110,7 +110,7 @@ def test_qos_2_is_released_and_not_sent_again_then() -> None:
 
 
 def test_a_refusing_pubrec_ends_a_publish() -> None:
-    """It is not sent again [MQTT-4.4.0-2]."""
+    """A refused message is not sent again [MQTT-4.4.0-2]."""
     dialogue = Dialogue(V5)
     dialogue.connect()
     dialogue.session.publish("t", b"x", 2)
@@ -176,7 +176,7 @@ def test_messages_are_answered_by_their_qos() -> None:
 
 
 def test_a_message_of_qos_2_is_taken_once() -> None:
-    """Until PUBREL the same identifier is the same message, over connections [MQTT-4.3.3-10, MQTT-4.3.3-12]."""
+    """An identifier is that of the same message until PUBREL, over connections [MQTT-4.3.3-10, MQTT-4.3.3-12]."""
     dialogue = Dialogue()
     dialogue.connect()
     assert len(dialogue.answer(one(2, 8))) == 1

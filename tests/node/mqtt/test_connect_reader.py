@@ -77,7 +77,7 @@ def test_an_empty_client_id_can_be_read() -> None:
 
 @pytest.mark.parametrize("version", Version)
 def test_the_client_id_is_there(version: Version) -> None:
-    """It is the first field of the payload and must be present [MQTT-3.1.3-3]."""
+    """The client id is the first field of the payload and must be present [MQTT-3.1.3-3]."""
     assert refusal(packet(version, 2, b"")) is ReasonCode.MALFORMED_PACKET
 
 
@@ -216,6 +216,6 @@ def test_a_bridge_says_so_in_its_level() -> None:
 
 @pytest.mark.parametrize("cut", range(12))
 def test_a_cut_packet_is_malformed(cut: int) -> None:
-    """What ends within a field does not conform, and the connection is closed [MQTT-3.1.4-1]."""
+    """A packet that ends within a field does not conform, and the connection is closed [MQTT-3.1.4-1]."""
     body = packet(V3_1_1, 2)[2:]
     assert refusal(raw(body[:cut])) is ReasonCode.MALFORMED_PACKET

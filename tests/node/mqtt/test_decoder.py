@@ -58,7 +58,7 @@ def test_the_first_packet_is_connect(data: bytes) -> None:
 
 
 def test_a_tls_handshake_is_malformed() -> None:
-    """Its first byte is that of a CONNECT with flags, which MQTT 3.1 does not use."""
+    """The first byte of a TLS handshake is that of a CONNECT with flags, which MQTT 3.1 does not use."""
     with pytest.raises(MqttError) as caught:
         list(Decoder(is_server=True).feed(b"\x16\3\1\2\0\1\0"))
     assert caught.value.code is MALFORMED
@@ -66,7 +66,7 @@ def test_a_tls_handshake_is_malformed() -> None:
 
 @pytest.mark.parametrize("version", Version)
 def test_a_second_connect_is_a_protocol_error(version: Version) -> None:
-    """It ends the connection [MQTT-3.1.0-2]."""
+    """A client connects once [MQTT-3.1.0-2]."""
     assert fault(CONNECTS[version], version) is PROTOCOL_ERROR
 
 
@@ -312,7 +312,7 @@ def test_publishes_with_packet_identifiers_are_one_run() -> None:
 )
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 20])
 def test_other_packets_end_a_run(other: bytes, count: int) -> None:
-    """What comes before and behind is the same, in short runs and in long ones."""
+    """The packets before and behind are the same, in short runs and in long ones."""
     one = publish(b"y")
     before, _, behind = packets(one * count + other + one)
     assert before == Publishes("t", [b"y"] * count, packet_ids=[])
@@ -330,7 +330,7 @@ def test_properties_that_differ_end_a_run() -> None:
 
 
 def test_properties_that_differ_end_a_run_with_packet_identifiers() -> None:
-    """They stand behind the identifier, in packets of one length."""
+    """Properties stand behind the identifier, in packets of one length."""
     one, other = b"\x32\x09\0\1t\0\7\2\1\1x", b"\x32\x09\0\1t\0\7\2\1\0x"
     found = packets(one * 3 + other + one * 6 + other, V5)
     assert [len(each.payloads) for each in found if isinstance(each, Publishes)] == [3, 1, 6, 1]
@@ -438,7 +438,7 @@ def test_a_cut_packet_does_not_hold_the_bytes_before_it() -> None:
 @given(data=st.data())
 @settings(max_examples=30)
 def test_a_client_is_read_however_its_bytes_are_cut(version: Version, data: st.DataObject) -> None:
-    """What was written comes back, whole, cut at random, and byte by byte."""
+    """All that was written comes back, whole, cut at random, and byte by byte."""
     sent: list[Packet] = [data.draw(connects(version))]
     sent += data.draw(st.lists(of_client(version), max_size=5))
     sent.append(data.draw(disconnects(version, by_client=True)))
@@ -457,7 +457,7 @@ def test_a_client_is_read_however_its_bytes_are_cut(version: Version, data: st.D
 @given(data=st.data())
 @settings(max_examples=30)
 def test_a_server_is_read_however_its_bytes_are_cut(version: Version, data: st.DataObject) -> None:
-    """What was written comes back, whole, cut at random, and byte by byte."""
+    """All that was written comes back, whole, cut at random, and byte by byte."""
     sent: list[Packet] = [Connack()]
     sent += data.draw(st.lists(of_server(version), max_size=5))
     if version is V5:

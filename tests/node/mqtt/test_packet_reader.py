@@ -85,7 +85,7 @@ def test_connack() -> None:
 
 
 def test_a_server_without_5_is_understood() -> None:
-    """It answers in the format of 3.1.1, without properties."""
+    """Such a server answers in the format of 3.1.1, without properties."""
     assert connack(V5, b"\x20\2\0\1") == Connack(False, 1)
 
 
@@ -201,7 +201,7 @@ def test_a_subscribe_has_a_packet_identifier(version: Version) -> None:
 @pytest.mark.parametrize("first", [0x80, 0x83, 0x8A])
 @pytest.mark.parametrize("version", [V3_1_1, V5])
 def test_the_flags_of_subscribe_are_fixed(first: int, version: Version) -> None:
-    """They are 0010 [MQTT-3.8.1-1]."""
+    """The flags are 0010 [MQTT-3.8.1-1]."""
     data = b"\7\0\1\0\0\1a\0" if version is V5 else b"\6\0\1\0\1a\0"
     assert fault_of_client(version, bytes((first,)) + data) is MALFORMED
 
@@ -302,7 +302,7 @@ def test_an_unsubscribe_has_a_filter(version: Version) -> None:
 
 @pytest.mark.parametrize("first", [0xA0, 0xA3])
 def test_the_flags_of_unsubscribe_are_fixed(first: int) -> None:
-    """They are 0010 [MQTT-3.10.1-1]."""
+    """The flags are 0010 [MQTT-3.10.1-1]."""
     assert fault_of_client(V3_1_1, bytes((first,)) + b"\5\0\1\0\1a") is MALFORMED
     assert fault_of_client(V5, bytes((first,)) + b"\6\0\1\0\0\1a") is MALFORMED
 

@@ -208,7 +208,7 @@ def test_a_topic_alias_is_not_0() -> None:
 
 @pytest.mark.parametrize("topic", [b"", b"#", b"a/+"])
 def test_a_response_topic_has_no_wildcard(topic: bytes) -> None:
-    """It is a topic of a message [MQTT-3.3.2-14]."""
+    """A response topic is a topic of a message [MQTT-3.3.2-14]."""
     raw = b"\x08\0" + bytes((len(topic),)) + topic
     assert refusal(PublishProperties, raw) is ReasonCode.PROTOCOL_ERROR
     assert refusal(WillProperties, raw) is ReasonCode.PROTOCOL_ERROR

@@ -40,7 +40,7 @@ def test_nothing_is_escaped() -> None:
     ],
 )
 def test_the_version_of_a_sparkplug_topic_is_kept(topic: str, key: str) -> None:
-    """It is one level with a dot, which is a separator in AMQP; `mqtt.sparkplug` turns this on."""
+    """The version is one level with a dot, which is a separator in AMQP; `mqtt.sparkplug` turns this on."""
     assert routing_key(topic, is_sparkplug=True) == key
     assert topic_of(key, is_sparkplug=True) == topic
     assert routing_key(topic) == key.replace("___", ".")

@@ -16,7 +16,7 @@ from node.mqtt.topics import (
 )
 
 LONGEST = "é" * 32_767 + "x"
-"""Its UTF-8 has 65,535 bytes."""
+"""The UTF-8 of this topic has 65,535 bytes."""
 
 
 def is_filter(text: str) -> bool:
