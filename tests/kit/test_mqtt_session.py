@@ -83,7 +83,7 @@ def test_qos_0_is_sent_once_and_not_kept() -> None:
 
 
 def test_qos_1_is_sent_until_it_is_confirmed() -> None:
-    """An unconfirmed message goes out again with DUP on a new connection, in the order of publishing [MQTT-4.4.0-1, MQTT-4.6.0-1]."""
+    """Unconfirmed messages go out again with DUP on a new connection, in their order [MQTT-4.4.0-1, MQTT-4.6.0-1]."""
     dialogue = Dialogue()
     dialogue.connect()
     assert [dialogue.session.publish("t", each, 1) for each in (b"a", b"b", b"c")] == [1, 2, 3]

@@ -92,7 +92,7 @@ def _counts_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ready_at_promotion(patch: pytest.MonkeyPatch) -> None:
-    """What waits to be retried is ready at the next master."""
+    """A message that waits to be retried is ready at the next master."""
 
     def take_waiting(self: Queue, run: Run) -> None:
         run.envelope, run.expiry = run.envelope.counterpart(), NEVER
@@ -171,7 +171,7 @@ def _group_free_too_soon(patch: pytest.MonkeyPatch) -> None:
 
 
 def _hash_of_the_node(patch: pytest.MonkeyPatch) -> None:
-    """Where a key leads depends on the node that is asked."""
+    """A key leads to another queue at each node."""
     numbers: dict[int, int] = {}
 
     def find(self: consistent_hash.ConsistentHashIndex, value: Any) -> Any:

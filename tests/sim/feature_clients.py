@@ -27,7 +27,7 @@ SAMES: Final = 6
 
 @dataclass(frozen=True)
 class Way:
-    """How messages of a kind are published.   header: names the one with the id, the group or the delay."""
+    """The way in which messages of a kind are published.   header: the one with the id, the group or the delay."""
 
     exchange: str = ""
     key: str | None = None

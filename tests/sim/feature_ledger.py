@@ -1,4 +1,4 @@
-"""What clients know of messages that wait, come back, die, deduplicate or have groups, and what must hold of them.
+"""A ledger of what clients know of messages that wait, return, die, deduplicate or have groups, and of what must hold.
 
     early: nothing comes before its time     twice: no message is with two clients      lost: nothing confirmed is gone
     counts: a return is never forgotten      ids: one message of an id at a time         groups: one consumer at a time

@@ -72,7 +72,7 @@ def later(*keys: str) -> list[Method]:
 
 @pytest.mark.parametrize("others", [(), ("other",)])
 def test_a_delayed_message_waits_for_the_node_of_its_queue(others: tuple[str, ...]) -> None:
-    """It goes to no other queue before, nor by the alternate exchange."""
+    """A message goes to no other queue before, nor by the alternate exchange."""
     cluster = cluster_of(*later("alone", *others))
     publish(cluster, "x", "", b"1", b"2", x_delay=1000)
     cluster.crash("n3")

@@ -182,7 +182,7 @@ RETRY: dict[str, object] = {"delayed_retry_type": "all", "delayed_retry_min": 10
 
 
 def test_a_message_that_waits_to_be_retried_keeps_its_id() -> None:
-    """It gets another number when it begins to wait, and when it is ready again."""
+    """A message gets another number when it begins to wait, and when it is ready again."""
     bench = Bench(**RETRY)
     bench.publish("a", "b")
     bench.queue.requeue([bench.get()], 0.0, is_asked=True)

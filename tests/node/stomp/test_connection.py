@@ -12,9 +12,9 @@ from node.client.confirms import Confirms
 from node.client.endpoint import ClientEndpoint
 from node.stomp import subscribing, transactions
 from node.stomp.connection import HEADERS_MAX, LOGIN_LIMITS
+from tests.kit.stomp_world import StompTestClient, connected, error
 from tests.kit.world import World
 from tests.node.client.held_authority import USER, HeldAuthority
-from tests.kit.stomp_world import StompTestClient, connected, error
 
 REMOTE = ClientEndpoint(address="192.0.2.7:4321", is_loopback=False)
 

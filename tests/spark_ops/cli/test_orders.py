@@ -110,7 +110,7 @@ def test_another_machine_pauses_or_aborts(
 def test_a_plan_that_nobody_carries_out(
     client: FakeClient, path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, other: Any
 ) -> None:
-    """There is nothing to pause. To abort it, any machine may write so, and all others learn it from the cluster."""
+    """A plan without a process cannot be paused. Any machine may abort it, and all others learn so from the cluster."""
     plan = begin(client, path)
     other("second")
     assert "no plan in" in refused(capsys, "pause", plan.plan_id)
@@ -145,7 +145,7 @@ def test_an_order_that_the_lock_holder_does_not_take_is_told(
     monkeypatch: pytest.MonkeyPatch,
     other: Any,
 ) -> None:
-    """Its process has died, and the lock has not expired yet."""
+    """The plan's process has died, and the lock has not expired yet."""
     plan = begin(client, path)
     client.cluster.put_lock({"plan": plan.plan_id, "owner": "gone#1", "ttl_s": 30}, time.time())
     monkeypatch.setattr(cluster_orders, "TAKEN_S", 0.0)
