@@ -34,6 +34,7 @@ from node.amqp.methods import (
 )
 from node.catalogue.access import LoginRefused
 from node.catalogue.records import User
+from node.client.backlog import PIECE_BYTES, Backlog
 from node.client.channel import Channel
 from node.client.client_session import MESSAGES, TOPOLOGY, ClientSession
 from node.client.confirms import Confirms
@@ -47,6 +48,7 @@ from node.client.sasl import Credentials
 from node.extension.protocol import Delivery, ProtocolConnection, ProtocolListener, Refusal
 from node.override import override
 from node.scheduling.timers import Timer
+from node.scheduling.turn import Share
 
 _NO_FRAME_LIMIT: Final = 0
 _CHANNELS: Final = 2
@@ -76,6 +78,8 @@ class SessionConnection(Connection):
         self.protocol = listener.protocol
         self.plugin = plugin
         self._login_name = listener.name
+        self._backlog = Backlog()
+        self._plugin_share = Share(broker.turns, self._backlog, self._read_backlog)
         self._input: list[bytes] = []  # frames for the broker
         self._is_reading = False  # the plug-in is given bytes: what it asks for is one batch
         self._frames: list[bytes] = []  # of the broker, for the plug-in
@@ -125,13 +129,44 @@ class SessionConnection(Connection):
     @override
     def receive_data(self, data: bytes, now: float) -> None:
         self.broker.now = now
-        received, reads = self.recv_oct + len(data), self.recv_cnt + 1
-        if self._client is not None:
-            self._is_reading = True
-            self.tell("read", self._client.received, data)
-            self._is_reading = False
+        self.recv_oct += len(data)
+        self.recv_cnt += 1
+        if self._backlog.paused or self._plugin_share.has_to_wait(len(data)):
+            self._backlog.keep(data)
+        else:
+            self._give(data)
+
+    def _give(self, data: bytes) -> None:
+        """Give the plug-in bytes for as long as its share of the turn lasts; what is left waits for another turn."""
+        share, clock = self._plugin_share, self.broker.turns.clock
+        share.begin()
+        self._is_reading = True
+        for at in range(0, len(data), PIECE_BYTES):
+            if at and clock() > share.ends_at:
+                self._backlog.keep(data[at:])
+                share.stop()
+                break
+            if self._client is not None:
+                self.tell("read", self._client.received, data[at : at + PIECE_BYTES])
+        self._is_reading = False
+        share.end()
+        self._pass_on_uncounted()
+
+    def _read_backlog(self) -> None:
+        self._backlog.paused = False
+        self._give(self._backlog.take())
+        self._on_change()
+
+    def _pass_on_uncounted(self) -> None:
+        """Have the broker take what the plug-in has asked for; its bytes are not the client's."""
+        received, reads = self.recv_oct, self.recv_cnt
         self._pass_on()
         self.recv_oct, self.recv_cnt = received, reads
+
+    @property
+    @override
+    def is_reading(self) -> bool:
+        return not self._backlog.paused and super().is_reading
 
     def _pass_on(self) -> None:
         """Have the broker take what the plug-in has asked for."""
@@ -157,9 +192,7 @@ class SessionConnection(Connection):
         self._listen()
         if self._settling:
             self._check_settling()
-        received, reads = self.recv_oct, self.recv_cnt
-        self._pass_on()
-        self.recv_oct, self.recv_cnt = received, reads
+        self._pass_on_uncounted()
         return super().take_output()
 
     def write(self, data: bytes) -> None:
@@ -312,6 +345,9 @@ class SessionConnection(Connection):
 
     def after_requests(self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool) -> None:
         """Call back when the broker has taken all frames so far.   frames: a `basic.qos`."""
+        if self.state is not ConnectionState.OPEN:  # it has taken none
+            self.tell("go on", on_done, True)
+            return
         self._fences.append(partial(self._await_confirms if is_confirmed else self._call_settled, on_done))
         self.ask_broker(frames)
 
@@ -424,6 +460,8 @@ class SessionConnection(Connection):
         self._timers.clear()
         super().lost(now)
         self._frames.clear()
+        self._plugin_share.close()
+        self._backlog.clear()
         if self._client is not None:
             self.tell("take its end", self._client.lost)
         self._client = None

@@ -222,6 +222,10 @@ class ProtocolConnection(ABC):
         """Write the last words: a refused publish, consume or settlement, or the node, ends the connection."""
         return
 
+    def finish(self, on_done: Callable[[], None]) -> None:
+        """Call back when all that has come has been asked for: a client over WebSocket has closed it in good order."""
+        on_done()
+
     def lost(self) -> None:
         """Note that the socket is gone. The session does nothing more."""
         return
@@ -241,15 +245,24 @@ class ProtocolListener(ABC):
     default_port: ClassVar[int]
 
     @classmethod
-    def port_settings(cls) -> tuple[Setting, Setting]:
-        """Return the settings of the ports, which every plug-in with a listener has."""
+    def port_settings(cls) -> tuple[Setting, ...]:
+        """Return the settings that say where it listens."""
         return (
             Setting(TCP_LISTENER, str(cls.default_port), "PORT or IP:PORT; none: no listener"),
             Setting(SSL_LISTENER, NO_LISTENER, "the same, with TLS"),
         )
 
+    @classmethod
+    def addresses(cls, settings: Settings) -> tuple[str | None, str | None]:
+        """Return where it listens without and with TLS: `PORT` or `IP:PORT`, None for no listener."""
+        tcp, ssl = (str(settings[key]) for key in (TCP_LISTENER, SSL_LISTENER))
+        return None if tcp == NO_LISTENER else tcp, None if ssl == NO_LISTENER else ssl
+
     def __init__(self, settings: Settings) -> None:
-        """Make the listener.   settings: those of the plug-in, by their keys."""
+        """Make the listener.
+
+        settings: those of the plug-in by their keys, and those that it borrows by whole keys.
+        """
         self.settings = settings
 
     @abstractmethod

@@ -14,8 +14,8 @@ from node.broker.broker import Broker
 from node.client.connection import Connection
 from node.client.endpoint import ClientEndpoint
 from node.config.values import LISTENER, Address
-from node.extension.protocol import NO_LISTENER, SSL_LISTENER, TCP_LISTENER, ProtocolListener
-from node.extension.setting import Settings, read_settings
+from node.extension.protocol import ProtocolListener
+from node.extension.setting import Settings
 from node.io.client_socket import MakeConnection
 from node.routing.plugins import Plugin
 
@@ -125,9 +125,7 @@ class PluginListeners:
     async def _open(self, name: str, opened: _Opened) -> None:
         for kind in opened.plugin.listeners:
             try:
-                settings = read_settings(
-                    opened.plugin.settings_prefix, opened.plugin.all_settings, self._settings
-                )
+                settings = opened.plugin.listener_settings(self._settings)
                 await self._open_kind(name, opened, kind(settings), settings)
             except Exception as error:  # noqa: BLE001 - whatever foreign code raises, or a port that is taken
                 self._broker.exchange_types.failed(name, f"listen for '{kind.name}'", error)
@@ -146,18 +144,17 @@ class PluginListeners:
                 broker, peer, plugin=name, listener=listener, now=now, on_change=on_change
             )
 
-        for key in (TCP_LISTENER, SSL_LISTENER):
-            text = str(settings[key])
-            if text == NO_LISTENER:
+        for is_tls, text in enumerate(listener.addresses(settings)):
+            if text is None:
                 continue
-            context = self._tls() if key == SSL_LISTENER else None
+            context = self._tls() if is_tls else None
             server = await self._host.open(LISTENER.parse(text), context, make)
             if self._opened.get(name) is not opened:  # the node has stopped accepting meanwhile
                 server.close()
                 return
             opened.servers.append(server)
             found = [
-                OpenListener(Address(*sock.getsockname()[:2]), listener.name, key == SSL_LISTENER)
+                OpenListener(Address(*sock.getsockname()[:2]), listener.name, bool(is_tls))
                 for sock in server.sockets
             ]
             opened.listeners += found

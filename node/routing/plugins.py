@@ -9,7 +9,7 @@ else routes alike on all nodes. A number for random choices comes from `Surround
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -22,7 +22,7 @@ from node.extension.http import HttpResource, UiPage
 from node.extension.interceptor import MessageInterceptor
 from node.extension.peer_discovery import PeerDiscovery
 from node.extension.protocol import ProtocolListener
-from node.extension.setting import PREFIX, Setting
+from node.extension.setting import PREFIX, Setting, Settings, read_settings
 from node.extension.telemetry import TelemetryColumns
 from node.routing.exchanges import Destination
 
@@ -139,6 +139,7 @@ class Plugin:
     peer_discovery: the classes of its ways to find the nodes of a cluster.
     auth_backends: the classes of its ways to authenticate and authorise; the node makes an object of each.
     settings: what an operator may set in the configuration file.   prefix: of their keys; empty: `plugin.NAME`.
+    borrowed: settings of another plug-in that its listener reads, too, and their prefix.
     """
 
     name: str
@@ -155,12 +156,23 @@ class Plugin:
     page: UiPage | None = None
     telemetry: type[TelemetryColumns] | None = None
     peer_discovery: tuple[type[PeerDiscovery], ...] = ()
+    borrowed: tuple[str, tuple[Setting, ...]] = ("", ())
 
     @property
     def all_settings(self) -> tuple[Setting, ...]:
         """The settings, with those of the ports of its listener."""
         assert len(self.listeners) <= 1, "a plug-in has at most one listener"
         return (*self.settings, *(each for kind in self.listeners for each in kind.port_settings()))
+
+    def listener_settings(self, given: Mapping[str, str]) -> Settings:
+        """Return the settings for its listener: its own by their keys, those that it borrows by whole keys.
+
+        given: as `read_settings`. Raises: SettingError.
+        """
+        prefix, borrowed = self.borrowed
+        others = read_settings(prefix, borrowed, given) if borrowed else {}
+        own = read_settings(self.settings_prefix, self.all_settings, given)
+        return {**own, **{f"{prefix}.{key}": value for key, value in others.items()}}
 
     @property
     def settings_prefix(self) -> str:

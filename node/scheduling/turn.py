@@ -19,9 +19,8 @@ end, when all others have their answers. New input waits while its line is not e
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
-from node.amqp.reader import FrameReader
 from node.override import override
 
 SHARE_S: Final = 0.002
@@ -42,6 +41,16 @@ SHORT_BYTES: Final = 4096
 HEAVY_STOPS: Final = 2
 """A connection that was stopped so often in a row sends more than a turn can take. One stop proves nothing: the system
 may have given the processor to another process."""
+
+
+class Input(Protocol):
+    """The input of a connection.   paused: nothing more is taken from it."""
+
+    paused: bool
+
+    @property
+    def kept_bytes(self) -> int:
+        """The number of bytes that were read and not taken."""
 
 
 def _call_nobody() -> None:
@@ -116,7 +125,7 @@ class Share:
         "is_over",
     )
 
-    def __init__(self, turn: Turn, reader: FrameReader, read_on: Callable[[], None]) -> None:
+    def __init__(self, turn: Turn, reader: Input, read_on: Callable[[], None]) -> None:
         self._turn = turn
         self._reader = reader
         self._read_on = read_on

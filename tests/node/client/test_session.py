@@ -7,6 +7,7 @@ import pytest
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import Properties
 from node.catalogue.commands import DeclareQueue, DeleteQueue, SetPermission
+from node.client.backlog import PIECE_BYTES
 from node.client.client_session import MESSAGES
 from node.client.confirms import Confirms
 from node.client.session import SessionConnection
@@ -170,6 +171,46 @@ def test_messages_of_one_read_are_one_run(monkeypatch: pytest.MonkeyPatch) -> No
     assert runs == [3]
     assert client.told() == [b"a b c", "confirmed", "confirmed", "confirmed"]
     assert client.connection.recv_oct == 5
+
+
+def test_a_plugin_that_works_long_has_a_share_of_each_turn() -> None:
+    world = with_queue()
+    client, other = ToldClient.opened(world), ToldClient.opened(world)
+    given: list[bytes] = []
+
+    def read(data: bytes) -> None:
+        given.append(data)
+        world.cost_s += 0.0015
+
+    client.plugged.on_read = read
+    data = bytes(range(256)) * (5 * PIECE_BYTES // 256) + b"end"
+    client.feed(data)
+    assert len(given) == 2, "the share of a turn is 2 ms"
+    assert not client.connection.is_reading
+    client.feed(b"more")
+    assert len(given) == 2
+    other.feed(b"at once")
+    assert b"at once" in other.plugged.log
+    world.settle()
+    assert b"".join(given) == data + b"more"
+    assert client.connection.is_reading
+    assert client.connection.recv_oct == len(data) + 4
+
+
+def test_a_client_that_is_lost_is_given_nothing_more() -> None:
+    world = World()
+    client = ToldClient.opened(world)
+
+    def read(data: bytes) -> None:
+        world.cost_s += 1.0
+
+    client.plugged.on_read = read
+    client.feed(bytes(3 * PIECE_BYTES))
+    client.told()
+    client.feed(bytes(3 * PIECE_BYTES))
+    client.lose()
+    world.settle()
+    assert client.told().count("lost") == 1
 
 
 def test_a_refused_publish_ends_the_connection_with_the_plugins_last_words() -> None:
