@@ -34,6 +34,7 @@ PURE: Final = (
             "scheduling",
             "stomp",
             "store",
+            "websocket",
         )
     ),
     "tests/durable_world/",

@@ -24,7 +24,8 @@ LAYERS: Final = {
     "node.plugins": ("node.amqp", "node.catalogue", "node.extension", "node.routing"),
     "node.backends": ("node.plugins",),
     "node.mqtt": ("node.plugins",),
-    "node.stomp": ("node.amqp", "node.plugins"),
+    "node.websocket": ("node.plugins",),
+    "node.stomp": ("node.amqp", "node.plugins", "node.websocket"),
     "node.queue": ("node.amqp", "node.scheduling", "node.catalogue"),
     "node.client": (
         "node.amqp",
@@ -249,6 +250,7 @@ PURE: Final = (
     "node.plugins",
     "node.mqtt",
     "node.stomp",
+    "node.websocket",
     "node.queue",
     "node.client",
     "node.broker",

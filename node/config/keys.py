@@ -471,11 +471,10 @@ UNUSED_PREFIXES: Final = (
     "sysmon_handler.",
     "trust_store.",
     "web_mqtt.",
-    "web_stomp.",
 )
 """Prefixes of families of keys whose values are not checked."""
 
-PLUGIN_PREFIXES: Final = ("auth_http.", "plugin.", "stomp.")
+PLUGIN_PREFIXES: Final = ("auth_http.", "plugin.", "stomp.", "web_stomp.")
 """Prefixes of the settings of plug-ins: each plug-in checks its own."""
 
 _EXACT: Final = {key.pattern: key for key in (*KEYS, *UNUSED) if "$" not in key.pattern}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "fluffle.plugins"
 
-OTHERS: Final = ("rabbitmq_auth_backend_http", "rabbitmq_stomp")
+OTHERS: Final = ("rabbitmq_auth_backend_http", "rabbitmq_stomp", "rabbitmq_web_stomp")
 """The built-in plug-ins that bring no exchange types: each has a folder of its own."""
 
 
@@ -62,6 +62,8 @@ def _other(name: str) -> Plugin | None:
             from node.backends.http import PLUGIN
         case "rabbitmq_stomp":
             from node.stomp.plugin import PLUGIN
+        case "rabbitmq_web_stomp":
+            from node.stomp.web_plugin import PLUGIN
         case _:
             return None
     return PLUGIN

@@ -26,14 +26,16 @@ from node.stomp.settling import Settling
 from node.stomp.subscribing import Subscribing
 from node.stomp.versions import V1_0, VERSIONS, negotiated
 
-LOGIN_LIMITS: Final = Limits(head_max_bytes=16 * 1024, headers_max=64, body_max_bytes=1024)
-"""The bounds of frames of a client that is not logged in."""
-
 HEAD_MAX_BYTES: Final = 128 * 1024
 """The size of a frame's command and headers."""
 
 HEADERS_MAX: Final = 1000
 """The number of a frame's headers."""
+
+LOGIN_HEAD_MAX_BYTES: Final = 16 * 1024
+LOGIN_HEADERS_MAX: Final = 64
+LOGIN_BODY_MAX_BYTES: Final = 1024
+"""The same before the client is logged in, and the size of a body then."""
 
 LAST_WORDS_S: Final = 30.0
 """The time that a connection which ends has to carry out what was asked before."""
@@ -52,14 +54,24 @@ class LoginFailed(StompError):
 
 
 class StompConnection(ProtocolConnection):
-    """One client.   label: the protocol's name for operators, before its version."""
+    """One client.   label: the protocol's name for operators, before its version.
 
-    def __init__(self, session: Session, settings: StompSettings, label: str = "STOMP") -> None:
+    credentials: user and password that count instead of those of CONNECT; None: there are none.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        settings: StompSettings,
+        label: str = "STOMP",
+        credentials: tuple[str | None, bytes] | None = None,
+    ) -> None:
         self._session = session
         self._settings = settings
         self._label = label
+        self._credentials = credentials
         self._client = StompClient(session, settings, self._write)
-        self._decoder = Decoder(LOGIN_LIMITS)
+        self._decoder = Decoder(Limits(LOGIN_HEAD_MAX_BYTES, LOGIN_HEADERS_MAX, LOGIN_BODY_MAX_BYTES))
         self._sending = Sending(self._client, self._fail)
         self._subscribing = Subscribing(self._client)
         settling = Settling(self._client, self._sending)
@@ -81,6 +93,7 @@ class StompConnection(ProtocolConnection):
         self._session_id = ""
         self._steps: Steps | None = None
         self._head: Head | None = None  # of the frame whose steps these are
+        self._on_idle: Callable[[], None] = _nothing  # called when all whole frames are carried out
         self._is_working = False
         self._is_over = False
         session.after(settings.login_timeout_s, self._check_login)
@@ -120,6 +133,14 @@ class StompConnection(ProtocolConnection):
         self._client.error(code_name(reason.code), reason.text)
 
     @override
+    def finish(self, on_done: Callable[[], None]) -> None:
+        if self._is_over:
+            on_done()
+            return
+        self._on_idle = on_done
+        self._work()
+
+    @override
     def lost(self) -> None:
         self._is_over = True
 
@@ -139,6 +160,7 @@ class StompConnection(ProtocolConnection):
             while self._steps is None and not self._is_over:
                 frame = self._decoder.next()
                 if frame is None:
+                    self._on_idle()
                     break
                 self._take(frame)
         except FramingError as error:
@@ -227,9 +249,12 @@ class StompConnection(ProtocolConnection):
             headers = {name: value.lstrip(" ") for name, value in headers.items()}
         settings = self._settings
         self._intervals = parse_intervals(headers.get("heart-beat", "0,0"))
-        user, password = headers.get("login", settings.default_user), self._password(headers)
+        user = headers.get("login", settings.default_user)
+        password: bytes | None = self._password(headers)
         certificate_user = self._session.peer.certificate_user if settings.uses_certificates else None
-        if "login" not in headers and certificate_user is not None:
+        if self._credentials is not None:
+            user, password = self._credentials
+        elif "login" not in headers and certificate_user is not None:
             user, password = certificate_user, None
         if user is None:
             raise LoginFailed("Bad CONNECT", "Missing login or passcode header(s)")
@@ -245,7 +270,7 @@ class StompConnection(ProtocolConnection):
             raise LoginFailed("Bad CONNECT", f"Virtual host '{vhost}' access denied")
         self._connected(version)
 
-    def _password(self, headers: dict[str, str]) -> bytes | None:
+    def _password(self, headers: dict[str, str]) -> bytes:
         passcode = headers.get("passcode", self._settings.default_pass)
         return passcode.encode("utf-8", "surrogateescape")
 
@@ -300,8 +325,9 @@ class StompConnection(ProtocolConnection):
         """End the connection when all that was asked before is carried out."""
         self._is_over = True
         self._steps = None
-        if not self._client.is_connected:
-            self._session.close()
-            return
         self._session.after_requests(lambda is_safe: self._session.close())
         self._session.after(LAST_WORDS_S, self._session.close)
+
+
+def _nothing() -> None:
+    """Do nothing: the client may send more."""

@@ -7,7 +7,7 @@ from node.plugins import Setting, Settings
 
 PREFIX: Final = "stomp"
 
-_NO_EFFECT: Final = "accepted, without effect here"
+NO_EFFECT: Final = "accepted, without effect here"
 
 SETTINGS: Final = (
     Setting("default_user", "guest", "the user of a client that names none; empty: it is refused"),
@@ -20,11 +20,11 @@ SETTINGS: Final = (
     Setting("hide_server_info", False, "CONNECTED has no header server"),
     Setting("login_timeout", 10000, "milliseconds until a client has to be logged in", minimum=1),
     Setting("close_after_error", True, "the connection ends after each ERROR frame; false: as RabbitMQ"),
-    Setting("proxy_protocol", False, _NO_EFFECT + ": the node's own key proxy_protocol counts"),
-    Setting("num_acceptors.tcp", 10, _NO_EFFECT),
-    Setting("num_acceptors.ssl", 10, _NO_EFFECT),
-    Setting("tcp_listen_options.backlog", 128, _NO_EFFECT),
-    Setting("tcp_listen_options.nodelay", True, _NO_EFFECT),
+    Setting("proxy_protocol", False, NO_EFFECT + ": the node's own key proxy_protocol counts"),
+    Setting("num_acceptors.tcp", 10, NO_EFFECT),
+    Setting("num_acceptors.ssl", 10, NO_EFFECT),
+    Setting("tcp_listen_options.backlog", 128, NO_EFFECT),
+    Setting("tcp_listen_options.nodelay", True, NO_EFFECT),
 )
 
 
@@ -44,8 +44,9 @@ class StompSettings:
     closes_after_error: bool = True
 
 
-def stomp_settings(settings: Settings) -> StompSettings:
-    """Return the settings that the node has read."""
+def stomp_settings(settings: Settings, prefix: str = "") -> StompSettings:
+    """Return the settings that the node has read.   prefix: of their keys, with a dot at its end."""
+    settings = {key.removeprefix(prefix): value for key, value in settings.items()}
     return StompSettings(
         default_user=str(settings["default_user"]) or None,
         default_pass=str(settings["default_pass"]),

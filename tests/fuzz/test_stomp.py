@@ -145,7 +145,7 @@ def test_any_bytes_in_any_pieces_are_the_same_frames(data: bytes, sizes: list[in
         assert len(head.headers) <= LIMITS.headers_max
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(
     st.lists(wholes | damaged | st.binary(max_size=40), max_size=25), st.sampled_from(VERSIONS), st.booleans()
 )

@@ -36,6 +36,7 @@ _DESCRIPTIONS: Final = {
     "rabbitmq_management_agent": "Statistics of a node",
     "rabbitmq_prometheus": "Metrics for Prometheus",
     "rabbitmq_web_dispatch": "HTTP listeners",
+    "rabbitmq_web_stomp": "STOMP over WebSocket",
 }
 FILE_NAME: Final = "enabled_plugins"
 

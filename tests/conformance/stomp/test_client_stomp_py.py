@@ -83,7 +83,7 @@ def connect(stomp_server: StompServer, request: pytest.FixtureRequest) -> Iterat
 
     yield make
     for each in opened:
-        with contextlib.suppress(stomp.exception.StompException):  # the server may have ended it
+        with contextlib.suppress(stomp.exception.StompException, OSError):  # the server may have ended it
             each.stomp.disconnect()
 
 

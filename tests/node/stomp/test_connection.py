@@ -11,7 +11,7 @@ from node.client.client_session import MESSAGES
 from node.client.confirms import Confirms
 from node.client.endpoint import ClientEndpoint
 from node.stomp import subscribing, transactions
-from node.stomp.connection import HEADERS_MAX, LOGIN_LIMITS
+from node.stomp.connection import HEADERS_MAX, LOGIN_HEAD_MAX_BYTES
 from tests.kit.stomp_world import StompTestClient, connected, error
 from tests.kit.world import World
 from tests.node.client.held_authority import USER, HeldAuthority
@@ -99,7 +99,7 @@ def test_frames_wait_for_an_auth_backend() -> None:
 
 def test_frames_are_small_before_login() -> None:
     client = StompTestClient(World())
-    client.feed(b"CONNECT\nlogin:" + b"a" * LOGIN_LIMITS.head_max_bytes)
+    client.feed(b"CONNECT\nlogin:" + b"a" * LOGIN_HEAD_MAX_BYTES)
     (frame,) = client.frames()
     assert error(frame) == ("Bad frame", "the head of the frame is larger than 16384 bytes\n")
     client.world.advance(3.1)

@@ -1,0 +1,240 @@
+"""A client over WebSocket: its payloads are what another protocol reads, and what that writes goes out in frames.
+
+    class WebStompListener(WebSocketListener): ...          # names sub-protocols, and makes the connection within
+The other protocol's connection is made when the handshake is done; its session is this one's, but for `write` and
+`close`. The opening request and all frames have bounds; a message of any size is passed on as it comes.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, cast
+
+from node.override import override
+from node.plugins import (
+    Delivery,
+    ProtocolConnection,
+    ProtocolListener,
+    Refusal,
+    Session,
+    Setting,
+    Settings,
+)
+from node.websocket.frames import (
+    GOING_AWAY,
+    NORMAL,
+    Closing,
+    FrameDecoder,
+    Opcode,
+    Payload,
+    Ping,
+    WebSocketError,
+    close_frame,
+    frame,
+)
+from node.websocket.handshake import Refused, Request, accepted, check_request, parse_request
+
+TEXT: Final = "text"
+BINARY: Final = "binary"
+
+CLOSING_S: Final = 5.0
+"""The time that a client has to answer a close frame; then the socket is closed."""
+
+WEB_SETTINGS: Final = (
+    Setting("ws_path", "/ws", "the path of the WebSocket"),
+    Setting("allow_origins", "", "origins of pages that may open it, with commas between; empty: any"),
+)
+
+_TCP: Final = "tcp."
+_SSL: Final = "ssl."
+_NONE: Final = "none"
+
+
+class InnerSession:
+    """The session of the protocol within: all is the outer session's, but for bytes and the end."""
+
+    def __init__(self, session: Session, write: Callable[[bytes], None], close: Callable[[], None]) -> None:
+        self._session = session
+        self.write = write
+        self.close = close
+        self.publish = session.publish  # without the way round by `__getattr__`
+        self.ack = session.ack
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+class WebSocketConnection(ProtocolConnection):
+    """One client."""
+
+    def __init__(self, session: Session, listener: "WebSocketListener") -> None:
+        self._session = session
+        self._listener = listener
+        self._request = b""
+        self._decoder = FrameDecoder()
+        self._inner: ProtocolConnection | None = None  # None until the handshake is done
+        self._is_closing = False  # a close frame was sent
+        self._is_deaf = False  # nothing more is read
+
+    @override
+    def received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        if self._inner is None:
+            data = self._shake_hands(self._request + data)
+        if data and self._inner is not None:
+            self._read(self._inner, data)
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        """Answer the opening request; return what came after it."""
+        listener = self._listener
+        try:
+            found = parse_request(data)
+            if found is None:
+                self._request = data
+                return b""
+            request, end = found
+            check_request(request, listener.path, listener.origins)
+            protocol = listener.chosen(request.tokens("sec-websocket-protocol"))
+        except Refused as refused:
+            self._is_deaf = True
+            self._session.write(refused.answer)
+            self._session.close()
+            return b""
+        self._request = b""
+        self._session.write(accepted(request, protocol))
+        inner = InnerSession(self._session, self._write, self._close)
+        self._inner = listener.connection_within(cast(Session, inner), request)
+        return data[end:]
+
+    def _read(self, inner: ProtocolConnection, data: bytes) -> None:
+        try:
+            for event in self._decoder.feed(data):
+                match event:
+                    case Payload(payload):
+                        if payload and not self._is_closing:
+                            inner.received(payload)
+                    case Ping(payload):
+                        self._session.write(frame(Opcode.PONG, payload))
+                    case Closing():
+                        self._finish(inner, NORMAL)
+        except WebSocketError as error:
+            self._finish(inner, error.code, error.text)
+
+    def _finish(self, inner: ProtocolConnection, code: int, text: str = "") -> None:
+        """Say that the connection ends, and close the socket when all that has come is carried out."""
+        self._is_deaf = True
+        self._end(code, text)
+        inner.finish(lambda: self._session.after_requests(lambda is_safe: self._session.close()))
+        self._session.after(CLOSING_S, self._session.close)
+
+    # --- the protocol within ---
+
+    def _write(self, data: bytes) -> None:
+        """Send what the protocol has written, as one message."""
+        if not self._is_closing:
+            self._session.write(frame(self._listener.opcode(data), data))
+
+    def _close(self) -> None:
+        """Say that the connection ends, and give the client a moment to say so, too."""
+        if not self._is_closing:
+            self._end(NORMAL)
+            self._session.after(CLOSING_S, self._session.close)
+
+    def _end(self, code: int, text: str = "") -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._session.write(close_frame(code, text))
+
+    # --- the node ---
+
+    @override
+    def delivered(self, deliveries: Sequence[Delivery]) -> None:
+        if self._inner is not None:
+            self._inner.delivered(deliveries)
+
+    @override
+    def cancelled(self, consumer: str) -> None:
+        if self._inner is not None:
+            self._inner.cancelled(consumer)
+
+    @override
+    def ended(self, reason: Refusal) -> None:
+        if self._inner is not None:
+            self._inner.ended(reason)
+            self._end(GOING_AWAY)
+
+    @override
+    def lost(self) -> None:
+        self._is_closing = self._is_deaf = True
+        if self._inner is not None:
+            self._inner.lost()
+
+
+class WebSocketListener(ProtocolListener):
+    """A protocol over WebSocket; a plug-in derives its own from it.
+
+    subprotocols: those that it speaks, the best one first.   needs_subprotocol: a client has to name one of them.
+    frame_type: of what it writes: `TEXT` or `BINARY`. A text that is no UTF-8 is sent as binary.
+    Its settings have `WEB_SETTINGS`. Where it listens is said by RabbitMQ's names, such as `tcp.port` and `tcp.ip`.
+    """
+
+    subprotocols: ClassVar[tuple[str, ...]]
+    needs_subprotocol: ClassVar[bool] = False
+
+    @classmethod
+    @override
+    def port_settings(cls) -> tuple[Setting, ...]:
+        return (
+            Setting("tcp.port", cls.default_port, "the port"),
+            Setting("tcp.ip", "", "the address; empty: all"),
+            Setting("tcp.listener", "", "IP:PORT in their place; none: no listener"),
+            Setting("ssl.port", 0, "the port with TLS; 0: none"),
+            Setting("ssl.ip", "", "the address with TLS; empty: all"),
+            Setting("ssl.listener", "", "IP:PORT in their place; none: no listener"),
+        )
+
+    @classmethod
+    @override
+    def addresses(cls, settings: Settings) -> tuple[str | None, str | None]:
+        return _address(settings, _TCP), _address(settings, _SSL)
+
+    def __init__(self, settings: Settings, frame_type: str) -> None:
+        super().__init__(settings)
+        self.path = str(settings["ws_path"])
+        self.origins = [each.strip() for each in str(settings["allow_origins"]).split(",") if each.strip()]
+        self._frame_type = frame_type
+
+    @override
+    def connection(self, session: Session) -> ProtocolConnection:
+        return WebSocketConnection(session, self)
+
+    @abstractmethod
+    def connection_within(self, session: Session, request: Request) -> ProtocolConnection:
+        """Return the connection of the protocol within.   request: the one that opened the WebSocket."""
+
+    def chosen(self, offered: Sequence[str]) -> str | None:
+        """Return the sub-protocol that is spoken, of those that a client offers; None: none. Raises: Refused."""
+        common = [protocol for protocol in self.subprotocols if protocol in offered]
+        if not common and self.needs_subprotocol:
+            raise Refused(400)
+        return common[0] if common else None
+
+    def opcode(self, data: bytes) -> Opcode:
+        """Return the kind of frame for data."""
+        if self._frame_type == BINARY:
+            return Opcode.BINARY
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return Opcode.BINARY
+        return Opcode.TEXT
+
+
+def _address(settings: Settings, prefix: str) -> str | None:
+    whole = str(settings[f"{prefix}listener"])
+    if whole:
+        return None if whole == _NONE else whole
+    port, ip = settings[f"{prefix}port"], str(settings[f"{prefix}ip"])
+    if not port:
+        return None
+    return f"{ip}:{port}" if ip else str(port)
