@@ -10,6 +10,8 @@ from tests.chaos.cluster import ChaosCluster, ChaosNode
 
 ASK_S: Final = 20.0
 REBALANCE_S: Final = 60.0
+WAITING: Final = ("messages_delayed", "messages_dlx")
+"""Columns of `list_queues`."""
 
 
 class FluffleOperator:
@@ -51,6 +53,14 @@ class FluffleOperator:
         rows = (await self._ask("list_queues", node, vhost=VHOST))["queues"]
         return {row["name"]: row["messages"] for row in rows}
 
+    async def waiting(self) -> dict[str, int]:
+        """Return how many messages each queue has, with those that wait to be retried or to leave as dead letters.
+
+        Raises: OperatorError.
+        """
+        rows = (await self._ask("list_queues", vhost=VHOST, columns=list(WAITING)))["queues"]
+        return {row["name"]: row["messages"] + sum(row[name] or 0 for name in WAITING) for row in rows}
+
     async def synchronise(self, queue: str) -> None:
         """Returns when the mirrors are full. Raises: OperatorError, also when it was cancelled."""
         await self._ask("sync_queue", vhost=VHOST, queue=queue)
@@ -69,6 +79,10 @@ class FluffleOperator:
         """Raises: OperatorError."""
         how: dict[str, Any] = {} if fraction is None else {"relative": fraction}
         await self._ask("set_vm_memory_high_watermark", node, **how)
+
+    async def enable_plugin(self, plugin: str) -> None:
+        """Enable a plug-in on all nodes. Raises: OperatorError."""
+        await self._ask("enable_plugin", plugin=plugin)
 
     async def _ask(
         self, operation: str, node: BrokerNode | None = None, timeout_s: float = ASK_S, **arguments: object

@@ -29,6 +29,7 @@ from typing import Final
 
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.cluster_faults import deck
+from tests.chaos.features import Features
 from tests.chaos.fluffle_operator import FluffleOperator
 from tests.chaos.mirror_ledger import MUST_BE_0, NUMBERS, Count, Ledger, Trace
 from tests.chaos.mirror_load import Load
@@ -91,7 +92,7 @@ class Episode:
     """One cluster and some faults.
 
     kinds: of the faults, in order.   outcome: what has come of them so far.
-    is_loop: sessions of the hot queue last as long as their nodes do.
+    is_loop: sessions of the hot queue last as long as their nodes do.   is_plain: without `Features`.
     """
 
     def __init__(
@@ -103,11 +104,13 @@ class Episode:
         *,
         code: Path = ROOT,
         is_loop: bool = True,
+        is_plain: bool = False,
     ) -> None:
         self._random = Random(seed)
         self._kinds = kinds
         self._lasts_s = FOREVER if is_loop else (5.0, 40.0)
         self._is_loop = is_loop
+        self._is_plain = is_plain
         self._trace = Trace(directory / "trace")
         self._ledger = Ledger(self._trace)
         self._cluster = ChaosCluster(directory, network, code=code)
@@ -131,6 +134,9 @@ class Episode:
             scale=scale,
             down_s=DOWN_S if self._is_loop else 4.0,
         )
+        features = None
+        if not self._is_plain:
+            features = Features(clients, operator, Random(self._random.random()), scale=load)
         await run_trial(
             cluster,
             clients,
@@ -139,7 +145,10 @@ class Episode:
             drive=lambda: self._drive(nemesis, first, calm_s),
             warm_s=calm_s + 1,
             lasts_s=self._lasts_s,
+            features=features,
         )
+        if features is not None and (note := features.books.note()):
+            print(f"      {note}", flush=True)
         return self.outcome
 
     async def _drive(self, nemesis: MirrorNemesis, first: int, calm_s: float) -> None:
@@ -208,7 +217,15 @@ def _run_episode(
     is_loop = set(kinds) == set(KILL)
     disks = small_disks(directory) if "disk-full" in kinds else contextlib.nullcontext()
     with disks:
-        episode = Episode(directory, between, f"{options.seed}/{first}", kinds, code=code, is_loop=is_loop)
+        episode = Episode(
+            directory,
+            between,
+            f"{options.seed}/{first}",
+            kinds,
+            code=code,
+            is_loop=is_loop,
+            is_plain=options.plain,
+        )
         outcomes.append(episode.outcome)
         try:
             asyncio.run(episode.run(first, scale=options.scale, load=options.load))
@@ -264,6 +281,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--episode", type=int, default=50, help="faults that one cluster suffers")
     parser.add_argument("--scale", type=float, default=1.0, help="of how long faults last")
     parser.add_argument("--load", type=float, default=1.0, help="of how much is published")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="without delays, retries, dead letters, deduplication, groups, hashes",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directories, also of good episodes")
     parser.add_argument("--go-on", action="store_true", help="also after an episode with a problem")
     options = parser.parse_args(arguments)

@@ -42,6 +42,8 @@ class Count(Tally):
     recovered: delivered although their outcome was unknown.   nacked_delivered: although it was a nack.
     vanished: of publishers without confirms whose node died.   spared: see `SPARED`.   unread: confirmed, in a queue
     that could not be emptied, so that nobody knows.   unmarked: duplicates that don't say redelivered.
+    delayed, retried, letters: deliveries of delayed messages, of such that had waited to be retried, of dead letters.
+    dropped: confirmed duplicates.   early, twice, forgotten, shared: see `tests.chaos.feature_books`.
     duplicates: those within one session.   unconfirmed_lost: of publishers without confirms whose node lived on.
     """
 
@@ -59,6 +61,10 @@ class Count(Tally):
     vanished: int = 0
     spared: int = 0
     unread: int = 0
+    delayed: int = 0
+    retried: int = 0
+    letters: int = 0
+    dropped: int = 0
     lost: int = 0
     unconfirmed_lost: int = 0
     unexpected: int = 0
@@ -70,6 +76,10 @@ class Count(Tally):
     differs: int = 0
     stuck: int = 0
     leaks: int = 0
+    early: int = 0
+    twice: int = 0
+    forgotten: int = 0
+    shared: int = 0
     other: int = 0
 
 

@@ -220,3 +220,7 @@ class PikaChannel:
     def requeue(self, tag: int) -> None:
         """Raises: Lost."""
         self.raw.basic_nack(tag, requeue=True)
+
+    def reject(self, tag: int) -> None:
+        """Reject a message for good. Raises: Lost."""
+        self.raw.basic_reject(tag, requeue=False)

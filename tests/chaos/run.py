@@ -47,6 +47,7 @@ from tests.chaos.chaos_nemesis import (
     possible,
 )
 from tests.chaos.cluster import ChaosCluster
+from tests.chaos.features import Features
 from tests.chaos.fluffle_operator import FluffleOperator
 from tests.chaos.mirror_ledger import NUMBERS, Ledger, Trace
 from tests.chaos.mirror_load import Load
@@ -128,6 +129,7 @@ class Episode:
         )
         nemesis.haproxy = balancer
         compared = self._report.compared
+        features = self._features(load, random)
         await run_trial(
             cluster,
             load,
@@ -137,10 +139,18 @@ class Episode:
             drive=lambda: self._drive(nemesis, load, planned, since_s, lasts_s),
             warm_s=WARM_S,
             lasts_s=SESSIONS_S,
+            features=features,
         )
+        if features is not None and (note := features.books.note()):
+            self._report.notes.append(note)
         self._report.compared = compared + (not self.ledger.count.unread and self.ledger.count.dequeued > 0)
         self._report.promotions += nemesis.promotions
         self._report.notes += getattr(cluster, "rescues", [])
+
+    def _features(self, load: Load, random: Random) -> Features | None:
+        if self._options.plain or not isinstance(self._operator, FluffleOperator):
+            return None
+        return Features(load, self._operator, Random(random.random()), scale=self._options.load)
 
     async def _ready(self) -> None:
         if self._haproxy is not None:
@@ -367,6 +377,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--load", type=float, default=1.0, help="of how much is published")
     parser.add_argument(
         "--wide", action="store_true", help="flood hundreds of exclusive queues now and then, too"
+    )
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="without delays, retries, dead letters, deduplication, groups, hashes",
     )
     parser.add_argument("--keep", action="store_true", help="keep the directories, also of good episodes")
     parser.add_argument("--stop", action="store_true", help="after the first episode with a problem")

@@ -22,7 +22,7 @@ def test_the_master_is_killed_again_and_again(tmp_path: Path) -> None:
     """No confirmed message is lost, all mirrors come back (reliability §5.3, §4.6)."""
     kinds = KILL * 8
     network = LoopbackNetwork()
-    episode = Episode(tmp_path, network, "short", kinds)
+    episode = Episode(tmp_path, network, "short", kinds, is_plain=True)
     try:
         outcome = asyncio.run(episode.run(0, load=0.5, calm_s=0.2))
     finally:

@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.chaos.broker import START_S, BrokerCluster, NodeFailed, OperatorError
 from tests.chaos.check import settle
+from tests.chaos.features import Features
 from tests.chaos.mirror_check import FinalCheck
 from tests.chaos.mirror_load import IDLE, LAZY, MIXED, ORDERED, SLOW, SMALL, TRANSIENT, Load, Style, Taste
 from tests.chaos.mirror_nemesis import MirrorNemesis
@@ -74,11 +75,12 @@ async def run_trial(
     warm_s: float,
     lasts_s: tuple[float, float],
     ready: Callable[[], Awaitable[None]] = _nothing,
+    features: Features | None = None,
 ) -> None:
     """All of it; what is wrong is a problem of the ledger.
 
     ready: is called when all nodes are up.   drive: does what is done to them, under load.   warm_s: of load, before.
-    lasts_s: a session of the hot queue.
+    lasts_s: a session of the hot queue.   features: more load, with books of its own.
     """
     load.nemesis = nemesis
     try:
@@ -87,11 +89,15 @@ async def run_trial(
         await ready()
         await nemesis.mirrors.set_policies()
         await _declare(load)
+        if features is not None:
+            await features.begin()
         load.start(styles(lasts_s), tastes(lasts_s), GETTERS)
         await asyncio.sleep(warm_s)
         await nemesis.mirrors.await_synchronised()
         await drive()
         await load.stop()
+        if features is not None:
+            await features.finish()
         await FinalCheck(cluster, load, nemesis, random).run(base)
     except (NodeFailed, Lost, OperatorError, AssertionError) as error:
         load.ledger.count.problem("other", f"{type(error).__name__}: {error}")

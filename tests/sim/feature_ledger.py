@@ -330,7 +330,9 @@ class FeatureLedger(Ledger):
         now = self.world.now
         assert story.same is not None
         other = self._kept_of(queue).current.setdefault(story.same, story)
-        if other is not story and not other.excuse:
+        # The id of a message that was not confirmed may have been lost with its master.
+        is_sure = other.state == "confirmed" or self.is_steady(WAYS[queue], other.at)
+        if other is not story and not other.excuse and is_sure:
             raise Duplicate(f"{queue}: at {now:.4f} {story}, and this has passed: {other}")
         if story.came_at and not redelivered and self.is_steady(WAYS[queue], story.at, story.came_at):
             raise Twice(f"{queue}: as new, once more, at {now:.4f}: {story}")
