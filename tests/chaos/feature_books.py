@@ -1,4 +1,4 @@
-"""What the clients of a chaos run know of messages that wait, come back, die, deduplicate, have groups or a hash.
+"""Books of what clients of a chaos run know of messages that wait, return, die, deduplicate, have groups or a hash.
 
     early: before its time             twice: again, though nothing was wrong     shared: a group at two consumers
     forgotten: a return is not counted     lost: confirmed, and nobody got it         disorder: of a group
@@ -77,7 +77,7 @@ class FeatureBooks(Ledger):
         self._held: dict[str, dict[Value, str]] = {}
         self._routes: dict[str, str] = {}
         self._same: dict[tuple[str, str], int] = {}
-        """How many messages of an id have come."""
+        """The number of messages of an id that have come."""
         for kind in KINDS:
             self.queues[kind] = QueueStory(kind)
 

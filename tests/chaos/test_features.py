@@ -149,7 +149,7 @@ def test_a_message_at_two_consumers(scene: Callable[[str], Scene]) -> None:
 def test_a_second_message_of_an_id(
     scene: Callable[[str], Scene], kind: str, is_settled: bool, found: dict[str, int]
 ) -> None:
-    """It may come to a queue when the first one is settled; by an exchange never, whatever happens."""
+    """A duplicate may come to a queue when the first one is settled; by an exchange never, whatever happens."""
     own = scene(kind)
     one, other = own.publish(same="x"), own.publish(same="x")
     own.take(one)
