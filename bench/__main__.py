@@ -32,6 +32,7 @@ from bench.cluster_workloads import CLUSTER_WORKLOADS
 from bench.deduplication import DEDUPLICATION_WORKLOADS
 from bench.delayed_workloads import DELAYED_WORKLOADS
 from bench.durability import DURABLE_WORKLOADS
+from bench.exchange_types import EXCHANGE_TYPE_WORKLOADS
 from bench.hostile_workloads import HOSTILE_WORKLOADS
 from bench.management import MANAGEMENT_WORKLOADS
 from bench.mirror_workloads import MIRROR_WORKLOADS
@@ -53,6 +54,7 @@ from bench.workloads import FULL, QUICK, WORKLOADS, Outcome, Scale, Workload
 
 CATALOGUE = (
     *WORKLOADS,
+    *EXCHANGE_TYPE_WORKLOADS,
     *DEDUPLICATION_WORKLOADS,
     *DURABLE_WORKLOADS,
     *DELAYED_WORKLOADS,

@@ -33,6 +33,7 @@ from bench.client import BenchError, Connection
 REPOSITORY = Path(__file__).resolve().parent.parent
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 RABBITMQ_CTL = RABBITMQ_SCRIPT.with_name("rabbitmqctl")
+RABBITMQ_PLUGINS = RABBITMQ_SCRIPT.with_name("rabbitmq-plugins")
 """RabbitMQ's own scripts: Debian's wrapper requires the user root or rabbitmq."""
 CTL_TIMEOUT_S = 400.0
 """The longest run of a command; one of them waits for a synchronisation."""
@@ -157,11 +158,22 @@ class Server(Broker):
         """Return the operator's command line for this node, without the command's name."""
         raise NotImplementedError
 
+    def plugins_command(self) -> Sequence[str]:
+        """Return the command line for the plug-ins of this node, without the command's name."""
+        raise NotImplementedError
+
+    def enable_plugin(self, name: str) -> None:
+        """Enable a plug-in on the running server, until its data are gone. Raises: BenchError if it fails."""
+        self._operate(self.plugins_command(), "enable", name)
+
     def ctl(self, *words: str) -> str:
         """Run an operator's command, and return its output. Raises: BenchError if it fails."""
+        return self._operate(self.ctl_command(), *words)
+
+    def _operate(self, command: Sequence[str], *words: str) -> str:
         try:
             done = subprocess.run(
-                [*self.ctl_command(), "--quiet", *words],
+                [*command, "--quiet", *words],
                 cwd=self.checkout,
                 env={**os.environ, **self.environment()},
                 capture_output=True,
@@ -375,6 +387,9 @@ class Fluffle(Server):
     def ctl_command(self) -> Sequence[str]:
         return [sys.executable, "-m", "node", "ctl", "--data", str(self.directory / "data")]
 
+    def plugins_command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "node", "plugins", "--data", str(self.directory / "data")]
+
     def environment(self) -> Mapping[str, str]:
         # Otherwise Python might import the checkout that is installed in this environment.
         return {"PYTHONPATH": str(self.checkout)}
@@ -439,6 +454,9 @@ class RabbitMQ(Server):
 
     def ctl_command(self) -> Sequence[str]:
         return [str(RABBITMQ_CTL), "-n", self.node_name]
+
+    def plugins_command(self) -> Sequence[str]:
+        return [str(RABBITMQ_PLUGINS), "-n", self.node_name]
 
     def environment(self) -> Mapping[str, str]:
         here = self.directory
