@@ -7,18 +7,23 @@ never block. A page is a module of JavaScript beside those of the UI, with the s
     GET /api/plugins/NAME/counts ─► HttpResource.answer ─► HttpAnswer       #/plugins/NAME ─► the page's script
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from node.extension.setting import Settings
 
 Tag: TypeAlias = Literal["management", "policymaker", "monitoring", "administrator"]
 """The tag that a user needs, or one that includes it."""
 
+TAGS: Final = get_args(Tag)
+
 FILES_MAX_BYTES: Final = 1024 * 1024
 """The most bytes of all files of a page."""
+
+_FILE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,12 @@ class HttpResource(ABC):
     reads: ClassVar[Tag] = "monitoring"
     changes: ClassVar[Tag] = "administrator"
 
+    def __init_subclass__(cls) -> None:
+        """Check the tags."""
+        super().__init_subclass__()
+        assert cls.reads in TAGS, f"{cls.reads} is no tag"
+        assert cls.changes in TAGS, f"{cls.changes} is no tag"
+
     def __init__(self, settings: Settings, node: str) -> None:
         """Make the resource.   settings: those of the plug-in, by their keys.   node: the name of this node."""
         self.settings = settings
@@ -89,5 +100,9 @@ class UiPage:
     tag: Tag = "monitoring"
 
     def __post_init__(self) -> None:
+        assert self.tag in TAGS, f"{self.tag} is no tag"
+        assert all(_FILE.fullmatch(name) for name in self.files), (
+            "a file's name has letters, digits, _, - and ."
+        )
         assert self.script in self.files, "the script is one of the files"
         assert sum(map(len, self.files.values())) <= FILES_MAX_BYTES, "the files of a page are too large"

@@ -228,3 +228,9 @@ def test_a_page_has_its_script_and_is_small() -> None:
         UiPage("Echo", "other.js", {"echo.js": b""})
     with pytest.raises(AssertionError):
         UiPage("Echo", "echo.js", {"echo.js": b"x" * (1 << 21)})
+    with pytest.raises(AssertionError):
+        UiPage("Echo", "a/echo.js", {"a/echo.js": b""})
+    with pytest.raises(AssertionError):
+        UiPage("Echo", "echo.js", {"echo.js": b""}, "king")  # type: ignore[arg-type]
+    with pytest.raises(AssertionError):
+        type("Wrong", (Echo,), {"reads": "king"})
