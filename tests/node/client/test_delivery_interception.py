@@ -33,8 +33,10 @@ from node.client.delivery_interception import (
     OutgoingInterceptor,
 )
 from node.extension.delivery_interceptor import DeliveryInterceptor, DeliveryTarget, OutgoingMessage
+from node.extension.protocol import Refusal
 from tests.kit.cluster import Cluster, client_of
 from tests.kit.world import Client, Received, World, check_invariants
+from tests.node.client.told_protocol import ToldClient
 
 
 class Acting(DeliveryInterceptor):
@@ -342,3 +344,23 @@ def test_deliveries_from_another_node_wait_for_the_next_turn() -> None:
     assert len(set(turns)) == len(turns)
     client.send(1, BasicCancel("t"))
     cluster.settle()
+
+
+def test_clients_of_other_protocols_get_changed_messages_and_are_ended_by_a_failure(world: World) -> None:
+    acting = intercepted(world)
+    client = ToldClient.opened(world)
+    client.session.consume("q", "c", lambda: None)
+    fill(world, b"new", b"refuse", b"1")
+    work(world)
+    assert [each.body for each in client.plugged.deliveries] == [b"changed", b"1"]
+    assert {target.consumer for target, _ in acting.seen} == {"c"}
+    client.told()
+    fill(world, b"fail")
+    work(world)
+    work(world)
+    (refusal,) = [item for item in client.told() if isinstance(item, Refusal)]
+    assert (refusal.code, "plug-in 'acting' failed" in refusal.text) == (406, True)
+    assert client.is_reset
+    work(world)
+    queue = world.queue("q")
+    assert (queue.backlog.count, queue.unacked_count) == (3, 0)  # the refused one is a dead letter
