@@ -8,6 +8,8 @@ DEAD = "dead"
 DYING: Table = {"x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr(DEAD)}
 LAZY: Table = {"x-queue-mode": longstr("lazy")}
 TTL_MS = 20_000
+RETRY_MS = 1000
+RETRY_MAX_MS = 1500
 
 ARGUMENTS: dict[str, Table] = {
     "plain": {},
@@ -17,6 +19,11 @@ ARGUMENTS: dict[str, Table] = {
     "ttl": {"x-message-ttl": long(TTL_MS), **DYING},
     "lazy-dying": {**LAZY, **DYING, "x-max-length": long(12)},
     "small": {"x-max-length": long(6), "x-overflow": longstr("reject-publish")},
+    "retry": {
+        "x-delayed-retry-type": longstr("all"),
+        "x-delayed-retry-min": long(RETRY_MS),
+        "x-delayed-retry-max": long(RETRY_MAX_MS),
+    },
     "transient": {},
     DEAD: {},
 }
@@ -24,6 +31,9 @@ ARGUMENTS: dict[str, Table] = {
 
 DROPPING = ("ttl", "lazy-dying")
 """Queues that drop messages by themselves: to the dead letters."""
+
+MOVING = ("retry",)
+"""Queues whose messages wait and come back at the tail: a crash in between may leave one twice."""
 
 PURGEABLE = ("plain", "lazy", "priority", "transient", "small")
 
