@@ -48,7 +48,8 @@ def test_list(plugins: Plugins, file: Path) -> None:
         "[E*] rabbitmq_management       3.10.8\n"
         "[e*] rabbitmq_management_agent 3.10.8\n"
         "[E*] rabbitmq_prometheus       3.10.8\n"
-        "[e*] rabbitmq_web_dispatch     3.10.8\n",
+        "[e*] rabbitmq_web_dispatch     3.10.8\n"
+        "[  ] rabbitmq_web_stomp        3.10.8\n"
     )
     file.write_text("[rabbitmq_prometheus, rabbitmq_shovel].\n")
     assert (
