@@ -171,7 +171,8 @@ def test_workers_without_the_files_make_a_rollup_fail(site: Site, ran: dict[str,
     assert rolled(site.empty) == {}
 
 
-def test_workers_without_the_files_make_a_stream_fail(ran: dict[str, Result]) -> None:
+def test_workers_without_the_files_make_a_stream_fail(site: Site, ran: dict[str, Result]) -> None:
     told = ran["stream of nothing"]
     assert told.code == 4
-    assert "Spark failed: [STREAM_FAILED]" in told.line
+    assert f"the stream of {site.empty}/" in told.line
+    assert "[STREAM_FAILED]" in told.line
