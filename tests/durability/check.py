@@ -1,12 +1,22 @@
 """Compares what is in the queues after a restart with what the ledger says, and begins the ledger anew."""
 
 import asyncio
+import time
 from collections import Counter
 from random import Random
 from typing import Final, NamedTuple
 
 from node.amqp import methods
-from tests.durability.ledger import DEAD_LETTERS, DROPPED, REJECTED_FROM, TRANSIENT, Ledger, QueueLedger
+from node.io.control import request
+from tests.durability.ledger import (
+    DELAYED,
+    DROPPED,
+    LETTERS,
+    SAFE_LETTERS,
+    TRANSIENT,
+    Ledger,
+    QueueLedger,
+)
 from tests.durability.load import Churn
 from tests.kit.ledger import CONFIRMED, DELIVERED, SETTLED, Value
 from tests.kit.load_client import Channel, Client, Delivery, Lost
@@ -42,6 +52,7 @@ class Check:
         share = random.choice([0.0, 0.0, 0.3, 0.9, 1.0])
         found: dict[str, list[Found]] = {}
         channels: list[tuple[Channel, QueueLedger]] = []
+        await self._nothing_waits()
         try:
             for number, name in enumerate(list(self._ledger.queues), 1):
                 channel = await client.channel(number)
@@ -64,6 +75,27 @@ class Check:
             self._count.problem("other", f"the check was cut short: {lost}")
         finally:
             await client.close()
+
+    async def _nothing_waits(self) -> None:
+        """Wait until no message waits for its time, or for its dead-letter queue, so that all can be read."""
+        question = {"vhost": "/", "which": "all", "columns": ["messages_delayed", "messages_dlx"]}
+        deadline = time.monotonic() + READ_S
+        while True:
+            answer = await asyncio.to_thread(
+                request, str(self._node.data), "list_queues", question, timeout_s=READ_S
+            )
+            waiting = {
+                row["name"]: number
+                for row in answer["queues"]
+                if (number := (row.get("messages_delayed") or 0) + (row.get("messages_dlx") or 0))
+                or (row["name"].startswith("amq.delayed.") and (number := row["messages"]))
+            }
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                self._count.problem("other", f"these wait for ever: {waiting}")
+                return
+            await asyncio.sleep(0.05)
 
     async def _is_there(self, channel: Channel, name: str) -> bool:
         """Whether a queue is there; a problem if that is wrong."""
@@ -132,7 +164,7 @@ class Check:
         values = [message.value for message in messages]
         present = set(values)
         many = [value for value, times in Counter(values).items() if times > 1]
-        if many and queue.name == DEAD_LETTERS:
+        if many and (queue.name in LETTERS or queue.moves):
             count.copied += len(many)
         elif many:
             count.problem("twice", f"{queue.name}: {len(many)}, as {_some(many)}", len(many))
@@ -149,7 +181,7 @@ class Check:
         self._compare_redelivered(queue, messages)
 
     def _may(self, queue: QueueLedger, value: Value) -> bool:
-        if queue.name == DEAD_LETTERS and value in self._ledger.rejected:
+        if queue.name in LETTERS and value in self._ledger.rejected:
             return True
         return queue.may(value)
 
@@ -169,7 +201,9 @@ class Check:
         count = self._count
         for value, is_redelivered, _ in messages:
             was_delivered = bool(queue.marks.get(value, 0) & DELIVERED)
-            is_new_copy = queue.name == DEAD_LETTERS and value in self._ledger.rejected
+            is_new_copy = queue.name in LETTERS and value in self._ledger.rejected
+            if queue.name == DELAYED or (queue.name == SAFE_LETTERS and is_new_copy):
+                continue  # it may have come after the start
             if not is_redelivered and (self._was_killed or (was_delivered and not is_new_copy)):
                 count.problem("unmarked", f"{queue.name}: {value} doesn't say redelivered")
             if is_redelivered and self._was_killed is False and not was_delivered and not queue.had_consumer:
@@ -177,17 +211,22 @@ class Check:
 
     def _compare_dead_letters(self, found: dict[str, list[Found]]) -> None:
         """Check that each rejected message is in one of the two queues, or in both."""
-        if REJECTED_FROM not in found or DEAD_LETTERS not in found:
-            return
+        for target, source in LETTERS.items():
+            if source in found and target in found:
+                self._compare_letters_of(source, target, found)
+
+    def _compare_letters_of(self, source: str, target: str, found: dict[str, list[Found]]) -> None:
         count = self._count
-        source = {message.value for message in found[REJECTED_FROM]}
-        target = {message.value for message in found[DEAD_LETTERS]}
-        count.copied += len(source & target)
-        marks = self._ledger.queues[DEAD_LETTERS].marks
-        first = self._ledger.queues[REJECTED_FROM].marks
+        alive = {message.value for message in found[source]}
+        dead = {message.value for message in found[target]}
+        count.copied += len(alive & dead)
+        marks = self._ledger.queues[target].marks
+        first = self._ledger.queues[source].marks
         for value, was_confirmed in self._ledger.rejected.items():
+            if value not in first:
+                continue
             is_settled = marks.get(value, 0) & SETTLED or first[value] & TRANSIENT
-            if value in source or value in target or is_settled or not first[value] & CONFIRMED:
+            if value in alive or value in dead or is_settled or not first[value] & CONFIRMED:
                 continue
             if was_confirmed:
                 count.problem("lost", f"{value} was rejected, and is in neither queue")
@@ -202,7 +241,9 @@ class Check:
         self, channel: Channel, queue: QueueLedger, messages: list[Found], share: float, random: Random
     ) -> None:
         """Acknowledge a share, and know that the node has heard of it."""
-        dropped = [message for message in messages if random.random() < share]
+        # Both, where a message is there twice: the ledger knows nothing of copies.
+        chosen = {value for value in {each.value: None for each in messages} if random.random() < share}
+        dropped = [message for message in messages if message.value in chosen]
         queue.settle(message.value for message in dropped)
         if len(dropped) == len(messages):
             if messages:

@@ -26,8 +26,8 @@ from typing import Final
 
 from node.amqp import methods
 from tests.durability.check import Check, note_that_acks_were_heard
-from tests.durability.ledger import DEAD_LETTERS, Count, Ledger, QueueLedger
-from tests.durability.load import FAN, FANNED, QUEUES, Churn, Load
+from tests.durability.ledger import DELAYED, MOVING, UNORDERED, Count, Ledger, QueueLedger
+from tests.durability.load import FAN, FANNED, LATER, LATER_ARGUMENTS, LATER_TYPE, QUEUES, Churn, Load
 from tests.kit.faulty_disk import FaultyDisk
 from tests.kit.load_client import Client, Lost
 from tests.kit.node_process import NodeProcess, StartFailed, copy_data
@@ -109,8 +109,9 @@ class Episode:
         self._churn = Churn()
         self._ledger = Ledger(Count())
         for name in QUEUES:
-            is_ordered = name != DEAD_LETTERS
-            self._ledger.queues[name] = QueueLedger(name, is_priority=name == "prio", has_order=is_ordered)
+            self._ledger.queues[name] = QueueLedger(
+                name, is_priority=name == "prio", has_order=name not in UNORDERED, moves=name in MOVING
+            )
         self._is_fresh = True
         self._may_be_torn = False  # what the last start found
         self._copies = 0
@@ -164,10 +165,15 @@ class Episode:
         client = await Client.open(self._node.host, self._node.port)
         channel = await client.channel()
         await channel.call(methods.ExchangeDeclare(exchange=FAN, type="fanout", durable=True))
+        later = methods.ExchangeDeclare(
+            exchange=LATER, type=LATER_TYPE, durable=True, arguments=LATER_ARGUMENTS
+        )
+        await channel.call(later)
         for name, arguments in QUEUES.items():
             await channel.call(methods.QueueDeclare(queue=name, durable=True, arguments=arguments))
         for name in FANNED:
             await channel.call(methods.QueueBind(queue=name, exchange=FAN))
+        await channel.call(methods.QueueBind(queue=DELAYED, exchange=LATER))
         await channel.call(methods.QueueDeclare(queue="fleeting", durable=False))
         await client.close()
 

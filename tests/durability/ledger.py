@@ -29,7 +29,7 @@ class Count(Tally):
     acked: int = 0
     recovered: int = 0
     copied: int = 0
-    """Dead letters that are in both queues: allowed."""
+    """Dead letters that are in both queues, and messages that were there twice as they moved: allowed."""
     returned: int = 0
     """Settled messages that were there after all: allowed."""
     early: int = 0
@@ -48,10 +48,14 @@ class QueueLedger(ledger.QueueLedger):
     """The messages of one queue.   is_priority: order holds for each priority only.
 
     has_order: False where messages come in another order than they were published in.
+    moves: its messages wait, and move then: a crash in between may leave one twice (docs/delayed.md).
     """
 
-    def __init__(self, name: str, *, is_priority: bool = False, has_order: bool = True) -> None:
+    def __init__(
+        self, name: str, *, is_priority: bool = False, has_order: bool = True, moves: bool = False
+    ) -> None:
         super().__init__(name)
+        self.moves = moves
         self.is_priority = is_priority
         self.has_order = has_order
         self.had_consumer = False
@@ -73,7 +77,7 @@ class QueueLedger(ledger.QueueLedger):
 
 
 class Ledger(ledger.Ledger[Count, QueueLedger]):
-    """All queues, one of which gets dead letters."""
+    """All queues, some of which get dead letters."""
 
     def __init__(self, count: Count) -> None:
         super().__init__(count)
@@ -81,16 +85,26 @@ class Ledger(ledger.Ledger[Count, QueueLedger]):
         """Messages whose reject was sent so that they are dead-lettered: were they confirmed then?"""
 
     def _properties_are_right(self, found: bytes, kind: Kind, value: Value, queue: QueueLedger) -> bool:
-        wanted = kind.properties(value)
-        if queue.name != DEAD_LETTERS:
-            return found == wanted
+        source = LETTERS.get(queue.name)
+        if source is None and queue.name not in (DELAYED, SAFE_FROM):
+            return found == kind.properties(value)
         properties = decode_properties(found, 0, len(found))
         headers, properties.headers = properties.headers or {}, None
         return (
-            encode_properties(properties) == wanted
-            and headers["x-first-death-queue"].value == REJECTED_FROM.encode()
+            encode_properties(properties) == kind.properties(value, is_bare=True)
+            and (source is None or headers["x-first-death-queue"].value == source.encode())
+            and (not kind.delay_ms or headers["x-delay"].value == -kind.delay_ms)
         )
 
 
 REJECTED_FROM: Final = "dl.source"
 DEAD_LETTERS: Final = "dl.target"
+SAFE_FROM: Final = "safe.source"
+SAFE_LETTERS: Final = "safe.target"
+LETTERS: Final = {DEAD_LETTERS: REJECTED_FROM, SAFE_LETTERS: SAFE_FROM}
+"""The queues of dead letters, and the one where each dies. Those of the second pair go at least once."""
+
+DELAYED: Final = "delayed"
+MOVING: Final = (DELAYED, "retry")
+UNORDERED: Final = (*LETTERS, SAFE_FROM, *MOVING)
+"""The queues where messages come in another order than they were published in."""

@@ -11,8 +11,19 @@ from random import Random
 from typing import Any, Final
 
 from node.amqp import methods
-from node.amqp.field_table import Table, long, longstr
-from tests.durability.ledger import DEAD_LETTERS, REJECTED_FROM, TRANSIENT, UNCOMMITTED, Ledger, QueueLedger
+from node.amqp.field_table import Table, boolean, long, longstr
+from tests.durability.ledger import (
+    DEAD_LETTERS,
+    DELAYED,
+    LETTERS,
+    REJECTED_FROM,
+    SAFE_FROM,
+    SAFE_LETTERS,
+    TRANSIENT,
+    UNCOMMITTED,
+    Ledger,
+    QueueLedger,
+)
 from tests.kit.ledger import CONFIRMED, DELIVERED, SENT, Kind, Value
 from tests.kit.load_client import Channel, Client, Delivery, Lost
 
@@ -41,10 +52,29 @@ QUEUES: Final[dict[str, Table]] = {
         "x-dead-letter-routing-key": longstr(DEAD_LETTERS),
     },
     DEAD_LETTERS: {},
+    SAFE_FROM: {
+        "x-queue-type": longstr("quorum"),
+        "x-dead-letter-strategy": longstr("at-least-once"),
+        "x-overflow": longstr("reject-publish"),
+        "x-dead-letter-exchange": longstr(""),
+        "x-dead-letter-routing-key": longstr(SAFE_LETTERS),
+    },
+    SAFE_LETTERS: {},
+    DELAYED: {},
+    "retry": {
+        "x-delayed-retry-type": longstr("all"),
+        "x-delayed-retry-min": long(50),
+        "x-delayed-retry-max": long(200),
+    },
+    "once": {"x-message-deduplication": boolean(True)},
     "tx.small": {},
     "tx.large": {},
 }
 FANNED: Final = ("fan.1", "fan.2", "fan.3")
+LATER: Final = "later"
+"""A durable delayed exchange, which leads to the queue of delayed messages."""
+LATER_TYPE: Final = "x-delayed-message"
+LATER_ARGUMENTS: Final[Table] = {"x-delayed-type": longstr("fanout")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +109,11 @@ SOURCES: Final = (
     _to("prio-1", "prio", Kind(MIXED, priorities=7), most=1500),
     _to("dead-1", REJECTED_FROM, Kind(SMALL), most=2000),
     _to("dead-2", REJECTED_FROM, Kind(LARGE), most=500),
+    _to("safe-1", SAFE_FROM, Kind(MIXED), most=1000),
+    Source("later-1", LATER, "", (DELAYED,), Kind(MIXED, delay_ms=100), most=1500),
+    Source("later-2", LATER, "", (DELAYED,), Kind(SMALL, delay_ms=400), most=1500),
+    _to("retry-1", "retry", Kind(MIXED), most=1000),
+    _to("once-1", "once", Kind(SMALL), most=1000),
 )
 
 
@@ -108,6 +143,11 @@ CONSUMERS: Final = (
     Taste("prio", prefetch=50, requeues=0.1, batch=3),
     Taste(REJECTED_FROM, prefetch=100, rejects=0.7, requeues=0.05),
     Taste(DEAD_LETTERS, prefetch=100, batch=10),
+    Taste(SAFE_FROM, prefetch=100, rejects=0.7),
+    Taste(SAFE_LETTERS, prefetch=100, batch=10),
+    Taste(DELAYED, prefetch=50, batch=5),
+    Taste("retry", prefetch=100, requeues=0.3, holds=0.02),
+    Taste("once", prefetch=50, requeues=0.1, batch=3),
 )
 
 
@@ -422,9 +462,10 @@ class Consumer:
         if value is None:
             return
         known = queue.marks.get(value, 0)
-        if not known and queue.name != DEAD_LETTERS:
+        if not known and queue.name not in LETTERS:
             count.problem("ghosts", f"{queue.name}: {value} was delivered under load, nobody published it")
-        if known & DELIVERED and not delivery.method.redelivered and queue.name != DEAD_LETTERS:
+        is_new_again = queue.name in LETTERS or queue.moves
+        if known & DELIVERED and not delivery.method.redelivered and not is_new_again:
             count.problem("unmarked", f"{queue.name}: {value} came again under load without redelivered")
         if not delivery.method.redelivered and queue.has_order and not queue.is_priority:
             if self._last.get(value.publisher, 0) >= value.number:
@@ -446,7 +487,7 @@ class Consumer:
                 else methods.BasicReject(delivery_tag=tag, requeue=True)
             )
         elif chance < taste.holds + taste.requeues + taste.rejects:
-            if taste.queue == REJECTED_FROM:
+            if taste.queue in LETTERS.values():
                 is_confirmed = bool(self._queue.marks[value] & CONFIRMED)
                 self._ledger.rejected[value] = self._ledger.rejected.get(value, False) or is_confirmed
             self._queue.settle([value])

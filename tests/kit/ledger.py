@@ -13,6 +13,7 @@ from random import Random
 from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
+from node.amqp.field_table import long
 from node.amqp.properties import Properties, encode_properties
 from tests.kit.load_client import Delivery
 
@@ -56,6 +57,7 @@ class Kind:
 
     sizes: of the filler in bytes, one is chosen by the number.   transient_of: every so many-th is not persistent.
     is_named: they have a message-id.   priorities: one is chosen by the number.   expiration: ms, or "".
+    delay_ms: for a delayed exchange.
     """
 
     sizes: Sequence[int] = (20,)
@@ -63,6 +65,7 @@ class Kind:
     is_named: bool = False
     priorities: int = 0
     expiration: str = ""
+    delay_ms: int = 0
 
     def is_transient(self, number: int) -> bool:
         """Return whether this message must not survive a restart."""
@@ -72,14 +75,15 @@ class Kind:
         """The priority of this message."""
         return number % self.priorities if self.priorities else 0
 
-    def properties(self, value: Value) -> bytes:
-        """Flags and values on the wire."""
+    def properties(self, value: Value, *, is_bare: bool = False) -> bytes:
+        """Flags and values on the wire.   is_bare: without headers."""
         return encode_properties(
             Properties(
                 delivery_mode=1 if self.is_transient(value.number) else 2,
                 message_id=f"{value.publisher}/{value.number}" if self.is_named else None,
                 priority=self.priority(value.number) if self.priorities else None,
                 expiration=self.expiration or None,
+                headers={"x-delay": long(self.delay_ms)} if self.delay_ms and not is_bare else None,
             )
         )
 
