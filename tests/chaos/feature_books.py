@@ -22,6 +22,9 @@ DEDUPLICATED: Final = ("once", "passed")
 MARGIN_S: Final = 5.0
 """So long after a fault whatever it left under way has arrived: letters and delayed messages are tried each second."""
 
+SETTLED_S: Final = 1.0
+"""So long after a fault messages are in time again: `RETRY_S` of node/broker/forwarding.py."""
+
 CLOCK_S: Final = 0.002
 """Nodes know times to the nearest millisecond."""
 
@@ -60,8 +63,9 @@ class Fact:
 
 
 class FeatureBooks(Ledger):
-    """The books of the clients of these queues.   late: of delayed messages that no fault was near, in seconds.
+    """The books of the clients of these queues.
 
+    late, late_in_faults: of delayed messages that no fault was near, and of the others, in seconds.
     trouble_s: the last time at which a fault was there, monotonic.   clock_s: the same of a fault of a clock.
     """
 
@@ -69,7 +73,7 @@ class FeatureBooks(Ledger):
         super().__init__(main.trace)
         self.count = main.count
         self.facts: dict[Value, Fact] = {}
-        self.late = Latencies()
+        self.late, self.late_in_faults = Latencies(), Latencies()
         self.trouble_s = self.clock_s = -1e9
         self._left: dict[Value, None] = {}
         """Confirmed messages that no client is done with."""
@@ -186,8 +190,10 @@ class FeatureBooks(Ledger):
             self._tell("twice", f"late: {value} as new, once more", value)
         if not fact.came_s:
             self.count.delayed += 1
-            if fact.is_confirmed and self.is_quiet(fact.sent_s):
-                self.late.add(now - max(due, fact.confirmed_s))
+            if fact.is_confirmed:
+                is_quiet = self.trouble_s < fact.sent_s - SETTLED_S
+                late = self.late if is_quiet else self.late_in_faults
+                late.add(now - max(due, fact.confirmed_s))
 
     def _take_retry(self, value: Value, fact: Fact, headers: Mapping[str, Any]) -> None:
         now, count = time.monotonic(), int(headers.get("x-delivery-count", 0))
@@ -267,11 +273,12 @@ class FeatureBooks(Ledger):
         self.count.dequeued += sum(fact.is_done for fact in self.facts.values())
 
     def note(self) -> str:
-        """Return how late delayed messages were that no fault was near; empty: there were none."""
-        if not len(self.late):
-            return ""
-        texts = [f"{name} {1000 * self.late.quantile(part):.1f} ms" for name, part in QUANTILES.items()]
-        return f"delayed messages without a fault near them came late by {', '.join(texts)}, of {len(self.late):,}"
+        """Return how late delayed messages were."""
+        parts = []
+        for what, late in (("no fault was near", self.late), ("others", self.late_in_faults)):
+            texts = [f"{name} {1000 * late.quantile(part):.0f} ms" for name, part in QUANTILES.items()]
+            parts.append(f"{what}: {', '.join(texts)}, of {len(late):,}")
+        return f"delayed messages were late, {'; '.join(parts)}"
 
 
 QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "max": 1.0}

@@ -147,8 +147,8 @@ class Episode:
             lasts_s=self._lasts_s,
             features=features,
         )
-        if features is not None and (note := features.books.note()):
-            print(f"      {note}", flush=True)
+        if features is not None:
+            print(f"      {features.books.note()}", flush=True)
         return self.outcome
 
     async def _drive(self, nemesis: MirrorNemesis, first: int, calm_s: float) -> None:

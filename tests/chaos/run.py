@@ -141,8 +141,8 @@ class Episode:
             lasts_s=SESSIONS_S,
             features=features,
         )
-        if features is not None and (note := features.books.note()):
-            self._report.notes.append(note)
+        if features is not None:
+            self._report.notes.append(features.books.note())
         self._report.compared = compared + (not self.ledger.count.unread and self.ledger.count.dequeued > 0)
         self._report.promotions += nemesis.promotions
         self._report.notes += getattr(cluster, "rescues", [])

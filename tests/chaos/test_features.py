@@ -89,6 +89,7 @@ def test_a_delayed_message_is_early_late_or_in_time(scene: Callable[[str], Scene
     own.take(other)
     assert own.bad == {"early": 1}
     assert own.books.count.delayed == 2
+    assert "no fault was near: p50 0 ms" in own.books.note()
     assert "of 2" in own.books.note()
 
 
