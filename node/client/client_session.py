@@ -59,6 +59,7 @@ class Speaker(Protocol):
     def open(self, vhost: str, on_done: OnDone) -> None: ...
     def ask_broker(self, frames: bytes) -> None: ...
     def ask_topology(self, method: Method, on_done: OnDone) -> None: ...
+    def hold_reading(self, is_held: bool) -> None: ...
     def after_requests(
         self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool
     ) -> None: ...
@@ -109,6 +110,10 @@ class ClientSession:
         `basic.qos` is answered after them. Its value is for later consumers, each of which brings its own.
         """
         self._speaker.after_requests(_FENCE, on_done, is_confirmed=is_confirmed)
+
+    def hold_reading(self, is_held: bool) -> None:
+        """Read nothing more, or read on."""
+        self._speaker.hold_reading(is_held)
 
     def name_protocol(self, protocol: str) -> None:
         """Show operators the protocol's version."""

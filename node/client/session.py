@@ -78,6 +78,7 @@ class SessionConnection(Connection):
         self.protocol = listener.protocol
         self.plugin = plugin
         self._login_name = listener.name
+        self._is_held = False
         self._backlog = Backlog()
         self._plugin_share = Share(broker.turns, self._backlog, self._read_backlog)
         self._input: list[bytes] = []  # frames for the broker
@@ -131,7 +132,7 @@ class SessionConnection(Connection):
         self.broker.now = now
         self.recv_oct += len(data)
         self.recv_cnt += 1
-        if self._backlog.paused or self._plugin_share.has_to_wait(len(data)):
+        if self._is_held or self._backlog.paused or self._plugin_share.has_to_wait(len(data)):
             self._backlog.keep(data)
         else:
             self._give(data)
@@ -142,6 +143,9 @@ class SessionConnection(Connection):
         share.begin()
         self._is_reading = True
         for at in range(0, len(data), PIECE_BYTES):
+            if self._is_held:
+                self._backlog.keep(data[at:])
+                break
             if at and clock() > share.ends_at:
                 self._backlog.keep(data[at:])
                 share.stop()
@@ -154,7 +158,16 @@ class SessionConnection(Connection):
 
     def _read_backlog(self) -> None:
         self._backlog.paused = False
-        self._give(self._backlog.take())
+        if not self._is_held:
+            self._give(self._backlog.take())
+            self._on_change()
+
+    def hold_reading(self, is_held: bool) -> None:
+        """Read nothing more from the client, or read on."""
+        self._is_held = is_held
+        if not is_held and self._backlog.kept_bytes and not self._backlog.paused:
+            self._backlog.paused = True
+            self.broker.turns.line_up(self._plugin_share, is_short=True)
         self._on_change()
 
     def _pass_on_uncounted(self) -> None:
@@ -166,7 +179,7 @@ class SessionConnection(Connection):
     @property
     @override
     def is_reading(self) -> bool:
-        return not self._backlog.paused and super().is_reading
+        return not self._is_held and not self._backlog.paused and super().is_reading
 
     def _pass_on(self) -> None:
         """Have the broker take what the plug-in has asked for."""
@@ -465,6 +478,15 @@ class SessionConnection(Connection):
         if self._client is not None:
             self.tell("take its end", self._client.lost)
         self._client = None
+        self._forget_callbacks()
+
+    def _forget_callbacks(self) -> None:
+        """Forget the plug-in's callbacks, so that its connection is freed at once."""
+        self._on_opened = lambda refusal: None
+        for waiting in (self._topology, self._fences, self._settling):
+            waiting.clear()
+        for by_name in (self._started, self._stopped, self._unconfirmed):
+            by_name.clear()
 
 
 def _nothing() -> None:

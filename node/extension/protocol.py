@@ -89,6 +89,9 @@ class Session(Protocol):
     def close(self) -> None:
         """Close the connection when all that was written is sent. What was asked in this read is dropped."""
 
+    def hold_reading(self, is_held: bool) -> None:
+        """Read nothing more from the client, or read on: what it sends meanwhile stays in the system's buffers."""
+
     def after_requests(self, on_done: Callable[[bool], None], *, is_confirmed: bool = False) -> None:
         """Call back when all publishes and settlements that were asked for before have been carried out.
 

@@ -65,6 +65,12 @@ class StompClient:
         self.ackers = 0
         """The number of subscriptions so far whose messages want an ACK."""
 
+    def let_go(self) -> None:
+        """Forget the connection, and what the client has begun: it is gone."""
+        self.write = _drop
+        self.subscriptions = {}
+        self.transactions = Transactions()
+
     # --- answers ---
 
     def receipt(self, receipt: str) -> None:
@@ -109,3 +115,7 @@ class StompClient:
             if len(self.declared) >= DECLARED_MAX:
                 self.declared.clear()
             self.declared.add(wanted.queue)
+
+
+def _drop(data: bytes) -> None:
+    """Drop bytes for a client that is gone."""

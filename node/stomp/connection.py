@@ -95,6 +95,7 @@ class StompConnection(ProtocolConnection):
         self._head: Head | None = None  # of the frame whose steps these are
         self._on_idle: Callable[[], None] = _nothing  # called when all whole frames are carried out
         self._is_working = False
+        self._is_held = False  # nothing is read, as the steps wait
         self._is_over = False
         session.after(settings.login_timeout_s, self._check_login)
 
@@ -142,7 +143,14 @@ class StompConnection(ProtocolConnection):
 
     @override
     def lost(self) -> None:
+        """Let go of what refers back to here: so all is freed at once, and not when Python looks for cycles."""
         self._is_over = True
+        self._steps = None
+        self._on_idle = _nothing
+        self._handlers.clear()
+        self._client.let_go()
+        self._sending.let_go()
+        self._heartbeats.let_go()
 
     def _write(self, data: bytes) -> None:
         if data:
@@ -167,6 +175,10 @@ class StompConnection(ProtocolConnection):
             self._fail(error, None)
         finally:
             self._is_working = False
+        is_waiting = self._steps is not None
+        if is_waiting != self._is_held:
+            self._is_held = is_waiting
+            self._session.hold_reading(is_waiting)
 
     def _take(self, frame: Frame) -> None:
         head = frame.head

@@ -58,6 +58,10 @@ class Heartbeats:
         self._intervals = Intervals(0, 0)
         self._has_been_silent = False
 
+    def let_go(self) -> None:
+        """Forget the connection: it is gone."""
+        self._beat = self._lost = _nothing
+
     def start(self, intervals: Intervals) -> None:
         """Begin; called once."""
         self._intervals = intervals
@@ -80,3 +84,7 @@ class Heartbeats:
         self._has_been_silent = is_silent
         self.has_heard = False
         self._session.after(self._intervals.expected, self._listen)
+
+
+def _nothing() -> None:
+    """Do nothing: there is no connection any more."""

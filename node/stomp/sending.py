@@ -55,6 +55,10 @@ class Sending:
         self._fail = fail
         self.known: dict[int, KnownHead] = {}
 
+    def let_go(self) -> None:
+        """Forget the connection: it is gone."""
+        self._fail = _ignore
+
     def send(self, frame: Frame) -> Steps | None:
         """Carry out a SEND frame. Raises: StompError."""
         client, head = self._client, frame.head
@@ -124,3 +128,7 @@ class Sending:
             self._client.receipt(receipt)
         else:
             self._fail(StompError("Message not confirmed", NOT_CONFIRMED), receipt)
+
+
+def _ignore(error: StompError, receipt: str | None) -> None:
+    """Do nothing: nobody is there to be told."""

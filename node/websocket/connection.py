@@ -166,8 +166,9 @@ class WebSocketConnection(ProtocolConnection):
     @override
     def lost(self) -> None:
         self._is_closing = self._is_deaf = True
-        if self._inner is not None:
-            self._inner.lost()
+        inner, self._inner = self._inner, None  # whose session refers back to here
+        if inner is not None:
+            inner.lost()
 
 
 class WebSocketListener(ProtocolListener):

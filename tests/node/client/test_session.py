@@ -197,6 +197,31 @@ def test_a_plugin_that_works_long_has_a_share_of_each_turn() -> None:
     assert client.connection.recv_oct == len(data) + 4
 
 
+def test_a_plugin_may_hold_its_client_back() -> None:
+    client = ToldClient.opened(World())
+    session = client.session
+    client.plugged.on_read = lambda data: session.hold_reading(data == b"hold")
+    client.feed(b"hold")
+    assert not client.connection.is_reading
+    assert session.is_held_back
+    client.feed(bytes(3 * PIECE_BYTES))
+    assert client.told() == [b"hold"]
+    session.hold_reading(False)
+    assert client.told() == [bytes(PIECE_BYTES)] * 3
+    assert client.connection.is_reading
+
+
+def test_a_plugin_may_hold_its_client_back_in_the_middle_of_a_read() -> None:
+    client = ToldClient.opened(World())
+    client.plugged.on_read = lambda data: client.session.hold_reading(data[0] == 1)
+    data = bytes(PIECE_BYTES) + b"\1" * PIECE_BYTES + b"rest"
+    client.feed(data)
+    assert client.told() == [data[:PIECE_BYTES], data[PIECE_BYTES:-4]]
+    client.session.hold_reading(False)
+    client.session.hold_reading(False)
+    assert client.told() == [b"rest"]
+
+
 def test_a_client_that_is_lost_is_given_nothing_more() -> None:
     world = World()
     client = ToldClient.opened(world)

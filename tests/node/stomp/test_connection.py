@@ -1,5 +1,6 @@
 """STOMP clients and a whole broker, without sockets: what needs moments that no real server gives at will."""
 
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from node.client.confirms import Confirms
 from node.client.endpoint import ClientEndpoint
 from node.stomp import subscribing, transactions
 from node.stomp.connection import HEADERS_MAX, LOGIN_HEAD_MAX_BYTES
+from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.stomp_world import StompTestClient, connected, error
 from tests.kit.world import World
 from tests.node.client.held_authority import USER, HeldAuthority
@@ -95,6 +97,40 @@ def test_frames_wait_for_an_auth_backend() -> None:
         authority.answer(True)
         client.world.settle()
     assert [frame.head.command for frame in client.frames()] == ["RECEIPT"]
+
+
+def test_a_client_that_waits_is_not_read() -> None:
+    world, authority = World(), HeldAuthority()
+    world.broker.authority = authority
+    client = StompTestClient(world)
+    client.send("CONNECT", accept_version="1.2", login="ada", passcode="secret")
+    client.world.settle()
+    assert not client.connection.is_reading
+    for _ in range(100):
+        client.feed(b"SEND\ndestination:/topic/a\n\n\0" * 1000)
+    client.world.settle()
+    assert client.connection._client is not None
+    assert client.connection._client._decoder.buffered_bytes < 100_000  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("is_half_done", [False, True])
+def test_a_connection_is_freed_with_its_last_reference(is_half_done: bool) -> None:
+    with no_search_for_cycles():
+        world = World()
+        client = connected(world)
+        client.done("SUBSCRIBE", destination="/queue/a", id="1", ack="client")
+        client.done("BEGIN", transaction="t")
+        client.send("SEND", b"m", destination="/topic/a", transaction="t")
+        if is_half_done:
+            client.send("SEND", b"m", destination="/queue/new")
+            client.feed(b"SEND\ndestination:/queue/a\n\nnot whole")
+        else:
+            client.frames()
+        found = weakref.ref(client.connection._client)
+        client.lose()
+        world.settle()
+        del client
+        assert_gone(found)
 
 
 def test_frames_are_small_before_login() -> None:

@@ -1,10 +1,13 @@
 """A protocol over WebSocket in a world: STOMP, which is the first to be carried so."""
 
+import weakref
+
 import pytest
 
 from node.client.endpoint import ClientEndpoint
 from node.client.session import SessionConnection
 from node.stomp.web_plugin import PLUGIN, WebStompListener
+from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.websocket_frames import (
     BINARY,
     CLOSE,
@@ -263,3 +266,13 @@ def test_settings_of_stomp_hold_here_too() -> None:
 def test_where_it_listens(settings: dict[str, str], addresses: tuple[str | None, str | None]) -> None:
     given = {f"web_stomp.{key}": value for key, value in settings.items()}
     assert WebStompListener.addresses(PLUGIN.listener_settings(given)) == addresses
+
+
+def test_a_connection_is_freed_with_its_last_reference() -> None:
+    with no_search_for_cycles():
+        client = WebClient.opened()
+        found = weakref.ref(client.connection._client)
+        client.lose()
+        client.world.settle()
+        del client
+        assert_gone(found)
