@@ -49,6 +49,7 @@ from bench.servers import (
 )
 from bench.spark import SPARK_WORKLOADS
 from bench.spark_plan import PLAN_WORKLOADS
+from bench.stomp import STOMP_WORKLOADS
 from bench.telemetry import TELEMETRY_WORKLOADS
 from bench.workloads import FULL, QUICK, WORKLOADS, Outcome, Scale, Workload
 
@@ -56,6 +57,7 @@ CATALOGUE = (
     *WORKLOADS,
     *EXCHANGE_TYPE_WORKLOADS,
     *DEDUPLICATION_WORKLOADS,
+    *STOMP_WORKLOADS,
     *DURABLE_WORKLOADS,
     *DELAYED_WORKLOADS,
     *CLUSTER_WORKLOADS,
