@@ -21,6 +21,7 @@ from node.catalogue.commands import Command, SetGlobalParameter, seed_commands
 from node.catalogue.passwords import SALT_BYTES, hash_password
 from node.catalogue.replicated_log import React, ReplicatedLog
 from node.catalogue.snapshot import everything
+from node.client.client_names import Claim
 from node.client.counters import BrokerCounters
 from node.client.observer import Observer, Observers
 from node.client.server_properties import text_properties
@@ -92,6 +93,7 @@ class Node:
     cluster: None for a node without one.   mirroring_events: the store for them; None: one that lives as long as the
     node.
     observer: gets events, in addition to the log.   on_failed: see `Persistence`.   on_held: see `Server`.
+    claims: asks the other nodes for the names of clients, see `ClientNames.elsewhere`.
     """
 
     def __init__(
@@ -104,8 +106,10 @@ class Node:
         observer: Observer | None = None,
         on_failed: Callable[[], None] = lambda: None,
         on_held: Callable[[float], None] = lambda seconds: None,
+        claims: Callable[[Claim, Callable[[bool], None]], None] | None = None,
     ) -> None:
         self.config = config
+        self._claims = claims
         self._on_held = on_held
         self._on_failed = on_failed
         self._watching = observer
@@ -155,6 +159,7 @@ class Node:
             clock=time.monotonic,
             load_plugin=load_plugin,
         )
+        self.broker.client_names.elsewhere = self._claims
         self.broker.start(time.monotonic())
         try:
             is_known = self._load(persistence)

@@ -35,6 +35,7 @@ from node.catalogue.records import QueueRecord
 from node.catalogue.replicated_log import LocalLog, ReplicatedLog
 from node.client.alarms import Alarms
 from node.client.authority import Authority
+from node.client.client_names import ClientNames
 from node.client.counters import BrokerCounters
 from node.client.delivery_interception import DeliveryInterception
 from node.client.interception import Interceptor
@@ -159,6 +160,7 @@ class Broker:
         self.remote_channel_counts: Counter[str] = Counter()
         """The same of all other nodes together, of users with a limit of channels."""
         self.reply_consumers = ReplyConsumers()
+        self.client_names = ClientNames(self)
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[BaseConnection, None] = {}

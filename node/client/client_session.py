@@ -1,7 +1,7 @@
 """The session that a plug-in's connection is given: each wish becomes a method of AMQP for the broker."""
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from node.amqp.field_table import Table
 from node.amqp.frames import method_frame
@@ -9,6 +9,7 @@ from node.amqp.methods import (
     BasicAck,
     BasicCancel,
     BasicConsume,
+    BasicGet,
     BasicNack,
     BasicQos,
     ExchangeDeclare,
@@ -19,15 +20,18 @@ from node.amqp.methods import (
     QueueUnbind,
 )
 from node.amqp.properties import Properties
+from node.catalogue.commands import Bind, Command, DeclareExchange, DeclareQueue, Unbind
 from node.client.endpoint import ClientEndpoint
 from node.client.publish_frames import PublishFrames
-from node.extension.protocol import Peer, Refusal
+from node.extension.protocol import Delivery, Peer, QueueBinding, QueueFacts, Refusal
 
 MESSAGES: Final = 1
 """The channel of publishes, consumers and settlements."""
 
 TOPOLOGY: Final = 2
 """The channel of declarations."""
+
+_UID_BYTES: Final = 16
 
 _FENCE: Final = method_frame(MESSAGES, BasicQos())
 
@@ -40,12 +44,15 @@ class Speaker(Protocol):
     peer: ClientEndpoint
     client_name: str | None
     protocol: str
+    vhost: str
 
     @property
     def now(self) -> float: ...
-
+    @property
+    def wall_ms(self) -> int: ...
     @property
     def is_reading(self) -> bool: ...
+
     @property
     def message_max_bytes(self) -> int: ...
     @property
@@ -54,6 +61,8 @@ class Speaker(Protocol):
     def random_bytes(self, size: int) -> bytes: ...
     def write(self, data: bytes) -> None: ...
     def end_in_order(self) -> None: ...
+    def hold_reading(self, is_held: bool) -> None: ...
+    def claim_name(self, name: str, on_done: Callable[[], None]) -> None: ...
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]: ...
     def log_in(self, user: str, password: bytes | None, on_done: OnDone) -> None: ...
     def open(self, vhost: str, on_done: OnDone) -> None: ...
@@ -63,7 +72,14 @@ class Speaker(Protocol):
     def after_requests(
         self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool
     ) -> None: ...
-    def publish(self, frames: bytes, on_confirm: Callable[[bool], None] | None) -> None: ...
+    def ask_log(self, command: Command[Any], on_done: OnDone) -> None: ...
+    def find_queue(self, queue: str) -> QueueFacts | None: ...
+    def bindings(self, queue: str) -> Sequence[QueueBinding] | None: ...
+    def has_exchange(self, exchange: str) -> bool: ...
+    def check_publish(self, exchange: str, routing_key: str, on_done: OnDone) -> None: ...
+    def allow(self, exchange: str) -> None: ...
+    def publish(self, frames: bytes, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None: ...
+    def get(self, frames: bytes, on_message: Callable[[Delivery | None], None]) -> None: ...
     def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
     def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
 
@@ -96,6 +112,11 @@ class ClientSession:
         """Return random bytes."""
         return self._speaker.random_bytes(size)
 
+    @property
+    def wall_ms(self) -> int:
+        """The time of day, in milliseconds since 1970."""
+        return self._speaker.wall_ms
+
     def write(self, data: bytes) -> None:
         """Send bytes to the client."""
         self._speaker.write(data)
@@ -123,6 +144,14 @@ class ClientSession:
         """Show operators the client's name."""
         self._speaker.client_name = name
 
+    def hold_reading(self, is_held: bool) -> None:
+        """Read nothing more, or read on."""
+        self._speaker.hold_reading(is_held)
+
+    def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
+        """Be the only connection with a name."""
+        self._speaker.claim_name(name, on_done)
+
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back in so many seconds."""
         return self._speaker.after(seconds, callback)
@@ -146,8 +175,22 @@ class ClientSession:
         exclusive: bool = False,
         auto_delete: bool = False,
         arguments: Table | None = None,
+        as_node: bool = False,
     ) -> None:
         """Declare a queue."""
+        if as_node:
+            assert not exclusive, "a queue that the node declares belongs to no connection"
+            uid = self._speaker.random_bytes(_UID_BYTES).hex()
+            command = DeclareQueue(
+                self._speaker.vhost,
+                queue,
+                uid,
+                durable=durable,
+                auto_delete=auto_delete,
+                arguments=arguments or {},
+            )
+            self._speaker.ask_log(command, on_done)
+            return
         method = QueueDeclare(
             queue=queue,
             durable=durable,
@@ -170,37 +213,96 @@ class ClientSession:
         *,
         durable: bool = False,
         auto_delete: bool = False,
+        internal: bool = False,
         arguments: Table | None = None,
+        as_node: bool = False,
     ) -> None:
         """Declare an exchange."""
+        if as_node:
+            command = DeclareExchange(
+                self._speaker.vhost,
+                exchange,
+                type_,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+                arguments=arguments or {},
+            )
+            self._speaker.ask_log(command, on_done)
+            return
         method = ExchangeDeclare(
             exchange=exchange,
             type=type_,
             durable=durable,
             auto_delete=auto_delete,
+            internal=internal,
             arguments=arguments or {},
         )
         self._speaker.ask_topology(method, on_done)
+
+    def bind_exchange(self, destination: str, source: str, routing_key: str, on_done: OnDone) -> None:
+        """Bind an exchange to another one."""
+        self._speaker.ask_log(
+            Bind(self._speaker.vhost, source, "exchange", destination, routing_key), on_done
+        )
+
+    def find_queue(self, queue: str) -> QueueFacts | None:
+        """Return the declaration of a queue."""
+        return self._speaker.find_queue(queue)
+
+    def bindings(self, queue: str) -> Sequence[QueueBinding] | None:
+        """Return the bindings of a queue."""
+        return self._speaker.bindings(queue)
+
+    def has_exchange(self, exchange: str) -> bool:
+        """True if there is an exchange of that name."""
+        return self._speaker.has_exchange(exchange)
 
     def delete_queue(self, queue: str, on_done: OnDone) -> None:
         """Delete a queue."""
         self._speaker.ask_topology(QueueDelete(queue=queue), on_done)
 
     def bind(
-        self, queue: str, exchange: str, routing_key: str, on_done: OnDone, arguments: Table | None = None
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        on_done: OnDone,
+        arguments: Table | None = None,
+        *,
+        as_node: bool = False,
     ) -> None:
         """Bind a queue."""
+        if as_node:
+            command = Bind(self._speaker.vhost, exchange, "queue", queue, routing_key, arguments or {})
+            self._speaker.ask_log(command, on_done)
+            return
         bind = QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {})
         self._speaker.ask_topology(bind, on_done)
 
     def unbind(
-        self, queue: str, exchange: str, routing_key: str, on_done: OnDone, arguments: Table | None = None
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str,
+        on_done: OnDone,
+        arguments: Table | None = None,
+        *,
+        as_node: bool = False,
     ) -> None:
         """Remove a binding."""
+        if as_node:
+            command = Unbind(self._speaker.vhost, exchange, "queue", queue, routing_key, arguments or {})
+            self._speaker.ask_log(command, on_done)
+            return
         unbind = QueueUnbind(
             queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}
         )
         self._speaker.ask_topology(unbind, on_done)
+
+    def check_publish(self, exchange: str, routing_key: str, on_done: OnDone) -> None:
+        """Ask whether the user may publish."""
+        self._speaker.check_publish(exchange, routing_key, on_done)
 
     # --- messages ---
 
@@ -211,10 +313,27 @@ class ClientSession:
         properties: Properties,
         body: bytes,
         on_confirm: Callable[[bool], None] | None = None,
+        *,
+        as_node: bool = False,
     ) -> None:
         """Publish a message. The broker takes messages with the same exchange and key as one run."""
+        if as_node:
+            self._speaker.allow(exchange)
         frames = self._publish_frames.frames(exchange, routing_key, properties, body)
-        self._speaker.publish(frames, on_confirm)
+        self._speaker.publish(frames, 1, () if on_confirm is None else (on_confirm,))
+
+    def publish_run(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Properties,
+        bodies: Sequence[bytes],
+        on_confirms: Sequence[Callable[[bool], None]] = (),
+    ) -> None:
+        """Publish messages that differ in their bodies only."""
+        frames = self._publish_frames.frames
+        parts = [frames(exchange, routing_key, properties, body) for body in bodies]
+        self._speaker.publish(b"".join(parts), len(bodies), on_confirms)
 
     def consume(
         self,
@@ -233,6 +352,10 @@ class ClientSession:
         )
         frames = method_frame(MESSAGES, BasicQos(prefetch_count=prefetch)) + method_frame(MESSAGES, method)
         self._speaker.consume(frames, consumer, on_done)
+
+    def get(self, queue: str, on_message: Callable[[Delivery | None], None]) -> None:
+        """Get the first message of a queue."""
+        self._speaker.get(method_frame(MESSAGES, BasicGet(queue=queue)), on_message)
 
     def cancel(self, consumer: str, on_done: Callable[[], None]) -> None:
         """Have no more messages delivered to a consumer."""

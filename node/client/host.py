@@ -31,6 +31,7 @@ from node.scheduling.turn import Turn
 if TYPE_CHECKING:
     from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
+    from node.client.client_names import ClientNames
     from node.queue.queue import Queue
 
 
@@ -65,6 +66,7 @@ class ClientHost(Protocol):
     closing: "dict[Channel, None]"
     channel_counts: Counter[str]
     reply_consumers: ReplyConsumers
+    client_names: "ClientNames"
 
     @property
     def log(self) -> ReplicatedLog:

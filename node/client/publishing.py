@@ -135,6 +135,11 @@ class Routes:
             self._targets.clear()
             self._version = version
 
+    def allow(self, channel: "Channel", exchange: str) -> None:
+        """Have publishes to an exchange be routed without a check, until routes are renewed."""
+        if exchange not in self._targets:
+            self._targets[exchange] = _target(channel, exchange)
+
     def forget(self) -> None:
         """Forget all routes and exchanges, as the rights that allowed them have to be asked for again."""
         self._routes.clear()
@@ -251,6 +256,14 @@ def _open_target(channel: "Channel", name: str) -> Target:
         raise ProtocolError(
             ReplyCode.ACCESS_REFUSED, f"cannot publish to internal {resource('exchange', name, vhost)}"
         )
+    return _target(channel, name)
+
+
+def _target(channel: "Channel", name: str) -> Target:
+    vhost = channel.connection.vhost
+    exchange = channel.broker.catalogue.exchange(vhost, name)
+    if exchange is None:
+        raise not_found("exchange", name, vhost)
     router = channel.broker.vhosts[vhost].router
     return Target(exchange.type == "topic", router.headers_asked(name), router.varies(name))
 

@@ -10,20 +10,24 @@ alarms, flow, statistics. An exception in the plug-in ends this connection and n
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from node.amqp.connection_state import ConnectionState
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.frames import method_frame
+from node.amqp.method_codec import decode_method
 from node.amqp.methods import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
     BasicConsumeOk,
+    BasicGetEmpty,
+    BasicGetOk,
     BasicNack,
+    BasicPublish,
     BasicQosOk,
     ChannelClose,
     ChannelCloseOk,
@@ -33,6 +37,7 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.catalogue.access import LoginRefused
+from node.catalogue.commands import Command
 from node.catalogue.records import User
 from node.client.backlog import PIECE_BYTES, Backlog
 from node.client.channel import Channel
@@ -43,10 +48,20 @@ from node.client.delivery_reader import DeliveryReader
 from node.client.endpoint import ClientEndpoint
 from node.client.login import log_in, open_vhost
 from node.client.method_stream import Sent
+from node.client.publishing import Route
 from node.client.rights import Rights
 from node.client.sasl import Credentials
-from node.extension.protocol import Delivery, ProtocolConnection, ProtocolListener, Refusal
+from node.client.session_topology import bindings_of, check_publish, find_queue, submit_as_node
+from node.extension.protocol import (
+    Delivery,
+    ProtocolConnection,
+    ProtocolListener,
+    QueueBinding,
+    QueueFacts,
+    Refusal,
+)
 from node.override import override
+from node.queue.content import decode_content
 from node.scheduling.timers import Timer
 from node.scheduling.turn import Share
 
@@ -99,6 +114,11 @@ class SessionConnection(Connection):
         """Requests that wait for the confirms of all publishes up to a number."""
         self.declared_queue = ""
         """The name of the queue that was declared last."""
+        self._got: deque[Callable[[Delivery | None], None]] = deque()
+        self._allowed: set[str] = set()
+        """The exchanges to which the plug-in publishes with the node's rights."""
+        self._is_held = False
+        self._has_consumer_timeout = listener.has_consumer_timeout
         self._timers: set[Timer] = set()
         self._on_opened: OnDone = lambda refusal: None
         self._was_refused = False
@@ -179,7 +199,7 @@ class SessionConnection(Connection):
     @property
     @override
     def is_reading(self) -> bool:
-        return not self._is_held and not self._backlog.paused and super().is_reading
+        return not (self._is_held or self._backlog.paused) and super().is_reading
 
     def _pass_on(self) -> None:
         """Have the broker take what the plug-in has asked for."""
@@ -205,6 +225,8 @@ class SessionConnection(Connection):
         self._listen()
         if self._settling:
             self._check_settling()
+        if self._client is not None:
+            self.tell("flush", self._client.flush)
         self._pass_on_uncounted()
         return super().take_output()
 
@@ -232,15 +254,30 @@ class SessionConnection(Connection):
         self._frames, self._frames_bytes = [], 0
         at, deliveries = 0, list[Delivery]()
         while (sent := self._deliveries.read(data, at)) is not None:
-            if isinstance(sent, Sent):
-                at = sent.end
-                self._deliver(deliveries)
-                self._heard(sent.channel, sent.method)
-            else:
+            if not isinstance(sent, Sent):
                 delivery, at = sent
                 deliveries.append(delivery)
+                continue
+            at = sent.end
+            self._deliver(deliveries)
+            if isinstance(sent.method, BasicGetOk):
+                self._has_got(sent.method, sent.content)
+            else:
+                self._heard(sent.channel, sent.method)
         self._deliver(deliveries)
-        assert at == len(data), "the broker sends whole methods"
+
+    def _has_got(self, method: BasicGetOk, content: bytes) -> None:
+        properties, body = decode_content(content)
+        found = Delivery(
+            "",
+            method.delivery_tag,
+            method.exchange,
+            method.routing_key,
+            method.redelivered,
+            properties,
+            body,
+        )
+        self.tell("take a message", self._got.popleft(), found)
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         if deliveries and self._client is not None:
@@ -257,6 +294,8 @@ class SessionConnection(Connection):
                 self._call("go on", self._started, method.consumer_tag)
             case BasicCancelOk():
                 self._call("go on", self._stopped, method.consumer_tag)
+            case BasicGetEmpty():
+                self.tell("go on", self._got.popleft(), None)
             case BasicCancel():
                 if self._client is not None:
                     self.tell("take a cancel", self._client.cancelled, method.consumer_tag)
@@ -336,13 +375,57 @@ class SessionConnection(Connection):
             self.ask_broker(method_frame(TOPOLOGY, self._topology[0][0]))
         self.tell("go on after a declaration", on_done, refusal)
 
+    def ask_log(self, command: Command[Any], on_done: OnDone) -> None:
+        """Carry out a declaration with the node's rights."""
+        if self.state is ConnectionState.OPEN:
+            submit_as_node(self, command, partial(self.tell, "go on after a declaration", on_done))
+
+    def find_queue(self, queue: str) -> QueueFacts | None:
+        """Return the declaration of a queue; None: there is no such queue."""
+        return find_queue(self.broker.catalogue, self.vhost, queue)
+
+    def bindings(self, queue: str) -> Sequence[QueueBinding] | None:
+        """Return the bindings of a queue; None: there is no such queue."""
+        return bindings_of(self.broker.catalogue, self.vhost, queue)
+
+    def has_exchange(self, exchange: str) -> bool:
+        """True if there is an exchange of that name."""
+        return self.broker.catalogue.exchange(self.vhost, exchange) is not None
+
+    def check_publish(self, exchange: str, routing_key: str, on_done: OnDone) -> None:
+        """Ask whether the user may publish to an exchange with a routing key."""
+        check_publish(self, exchange, routing_key, partial(self.tell, "go on after a check", on_done))
+
     # --- messages ---
 
-    def publish(self, frames: bytes, on_confirm: Callable[[bool], None] | None) -> None:
-        """Publish a message."""
-        self._published += 1
-        if on_confirm is not None:
-            self._unconfirmed[self._published] = on_confirm
+    def allow(self, exchange: str) -> None:
+        """Have the plug-in publish to an exchange with the node's rights from now on."""
+        self._allowed.add(exchange)
+
+    @override
+    def _new_route(self, number: int, method_frame: bytes) -> Route | None:
+        publish = decode_method(method_frame[7:-1])
+        if isinstance(publish, BasicPublish) and publish.exchange in self._allowed:
+            self._routes.allow(self.channels[number], publish.exchange)
+        return super()._new_route(number, method_frame)
+
+    @override
+    def _has_to_ask(self, channel: int, method_frame: bytes) -> bool:
+        publish = decode_method(method_frame[7:-1])
+        assert isinstance(publish, BasicPublish)
+        return publish.exchange not in self._allowed and super()._has_to_ask(channel, method_frame)
+
+    def get(self, frames: bytes, on_message: Callable[[Delivery | None], None]) -> None:
+        """Get the first message of a queue."""
+        self._got.append(on_message)
+        self.ask_broker(frames)
+
+    def publish(self, frames: bytes, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None:
+        """Publish so many messages.   on_confirms: one for each, or none."""
+        first = self._published + 1
+        self._published += count
+        if on_confirms:
+            self._unconfirmed.update(zip(range(first, first + count), on_confirms, strict=True))
         self.ask_broker(frames)
 
     def _confirmed(self, method: BasicAck | BasicNack) -> None:
@@ -397,6 +480,29 @@ class SessionConnection(Connection):
         self._stopped[consumer] = on_done
         self.ask_broker(frames)
 
+    @override
+    def check_consumer_timeouts(self, now: float) -> None:
+        if self._has_consumer_timeout:
+            super().check_consumer_timeouts(now)
+
+    # --- names and reading ---
+
+    def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
+        """Be the only connection of the plug-in, in the vhost, with a name."""
+        self.broker.client_names.claim(self, name, partial(self.tell, "go on with its name", on_done))
+
+    def replaced(self) -> None:
+        """End the connection: another one has claimed its name."""
+        if self._client is not None:
+            self.tell("take that it is replaced", self._client.replaced)
+        if not self.is_finished:
+            self.finish()
+
+    def hold_reading(self, is_held: bool) -> None:
+        """Read nothing more from the client, or read on."""
+        self._is_held = is_held
+        self._on_change()
+
     # --- timers ---
 
     @property
@@ -412,6 +518,11 @@ class SessionConnection(Connection):
     def random_bytes(self, size: int) -> bytes:
         """Return random bytes."""
         return self.broker.entropy(size)
+
+    @property
+    def wall_ms(self) -> int:
+        """The time of day, in milliseconds since 1970."""
+        return int((self.broker.now + self.broker.epoch_s) * 1000)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call the plug-in back, unless the connection is gone by then. Returns: a function that cancels it."""
@@ -459,11 +570,29 @@ class SessionConnection(Connection):
             self._end(words)
 
     @override
+    def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
+        channel = self.channels.get(MESSAGES)
+        if channel is not None and self._client is not None:
+            self.tell("leave", self._leave, self._client, channel)
+        super()._release(on_done)
+
+    @override
+    def _fail_channel(self, channel: Channel, error: ProtocolError, method: str = "") -> None:
+        if channel.number == MESSAGES and self._client is not None:
+            self.tell("leave", self._leave, self._client, channel)
+        super()._fail_channel(channel, error, method)
+
+    def _leave(self, client: ProtocolConnection, channel: Channel) -> None:
+        for tag in client.leaving():
+            channel.reject(channel.unacked.settle(tag, tag), requeue=False)
+
+    @override
     def finish(self) -> None:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
         self._input.clear()
+        self.broker.client_names.forget(self)
         super().finish()
 
     @override
@@ -471,6 +600,7 @@ class SessionConnection(Connection):
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        self.broker.client_names.forget(self)
         super().lost(now)
         self._frames.clear()
         self._plugin_share.close()

@@ -44,8 +44,28 @@ class Refusal(NamedTuple):
     text: str
 
 
+class QueueFacts(NamedTuple):
+    """The declaration of a queue that exists."""
+
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Table
+
+
+class QueueBinding(NamedTuple):
+    """A binding that leads to a queue."""
+
+    exchange: str
+    routing_key: str
+    arguments: Table
+
+
 class Delivery(NamedTuple):
-    """A message for a consumer.   tag: for `ack` and `nack`.   properties: shared with others; not to be changed."""
+    """A message for a consumer.   consumer: empty if it was got.   tag: for `ack` and `nack`.
+
+    properties: shared with others; not to be changed.
+    """
 
     consumer: str
     tag: int
@@ -83,6 +103,10 @@ class Session(Protocol):
     def random_bytes(self, size: int) -> bytes:
         """Return so many random bytes."""
 
+    @property
+    def wall_ms(self) -> int:
+        """The time of day, in milliseconds since 1970."""
+
     def write(self, data: bytes) -> None:
         """Send bytes to the client, at the end of the turn."""
 
@@ -105,6 +129,16 @@ class Session(Protocol):
     def name_client(self, name: str) -> None:
         """Show operators the name that the client gave itself."""
 
+    def hold_reading(self, is_held: bool) -> None:
+        """Read nothing more from the client, or read on. What was read already still comes to `received`."""
+
+    def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
+        """Be the only connection of the plug-in, in the vhost, with a name.
+
+        The one that has the name, on any node that is up, is told that it is `replaced`, and has ended when `on_done`
+        is called. Of two that claim a name at the same time the later one has it.
+        """
+
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back in so many seconds, unless the connection is gone. Returns: a function that cancels it."""
 
@@ -123,8 +157,12 @@ class Session(Protocol):
         exclusive: bool = False,
         auto_delete: bool = False,
         arguments: Table | None = None,
+        as_node: bool = False,
     ) -> None:
-        """Declare a queue. One that is there already must be alike."""
+        """Declare a queue. One that is there already must be alike.
+
+        as_node: with the node's rights, and one that is there already need not be alike; not for exclusive ones.
+        """
 
     def declare_unnamed_queue(self, on_done: Callable[[Refusal | None, str], None]) -> None:
         """Declare a queue of this connection alone, which is deleted after its last consumer.
@@ -140,9 +178,29 @@ class Session(Protocol):
         *,
         durable: bool = False,
         auto_delete: bool = False,
+        internal: bool = False,
         arguments: Table | None = None,
+        as_node: bool = False,
     ) -> None:
-        """Declare an exchange. One that is there already must be alike."""
+        """Declare an exchange. One that is there already must be alike.
+
+        as_node: with the node's rights, for an exchange that the protocol needs, and that no client declares or
+        deletes if its name begins with `amq.`.
+        """
+
+    def bind_exchange(
+        self, destination: str, source: str, routing_key: str, on_done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Bind an exchange to another one, with the node's rights."""
+
+    def find_queue(self, queue: str) -> QueueFacts | None:
+        """Return the declaration of a queue; None: there is no such queue."""
+
+    def bindings(self, queue: str) -> Sequence[QueueBinding] | None:
+        """Return the bindings of a queue, without that of the default exchange; None: there is no such queue."""
+
+    def has_exchange(self, exchange: str) -> bool:
+        """True if there is an exchange of that name."""
 
     def delete_queue(self, queue: str, on_done: Callable[[Refusal | None], None]) -> None:
         """Delete a queue; one that is not there is deleted."""
@@ -154,8 +212,10 @@ class Session(Protocol):
         routing_key: str,
         on_done: Callable[[Refusal | None], None],
         arguments: Table | None = None,
+        *,
+        as_node: bool = False,
     ) -> None:
-        """Bind a queue to an exchange."""
+        """Bind a queue to an exchange.   as_node: with the node's rights instead of the user's."""
 
     def unbind(
         self,
@@ -164,8 +224,15 @@ class Session(Protocol):
         routing_key: str,
         on_done: Callable[[Refusal | None], None],
         arguments: Table | None = None,
+        *,
+        as_node: bool = False,
     ) -> None:
-        """Remove a binding; one that is not there is removed."""
+        """Remove a binding; one that is not there is removed.   as_node: as for `bind`."""
+
+    def check_publish(
+        self, exchange: str, routing_key: str, on_done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Ask whether the user may publish to an exchange with a routing key."""
 
     def publish(
         self,
@@ -174,11 +241,25 @@ class Session(Protocol):
         properties: Properties,
         body: bytes,
         on_confirm: Callable[[bool], None] | None = None,
+        *,
+        as_node: bool = False,
     ) -> None:
-        """Publish a message.   on_confirm: called with True once it is as safe as a confirmed message, False if not.
+        """Publish a message.
 
+        on_confirm: called with True once it is as safe as a confirmed message, False if not.
         properties: not to be changed afterwards. Messages that have the same object, address and size cost least.
+        as_node: with the node's rights; the exchange is then one that clients do not publish to.
         """
+
+    def publish_run(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Properties,
+        bodies: Sequence[bytes],
+        on_confirms: Sequence[Callable[[bool], None]] = (),
+    ) -> None:
+        """Publish messages that differ in their bodies only.   on_confirms: as `on_confirm`, one for each; or none."""
 
     def consume(
         self,
@@ -195,6 +276,9 @@ class Session(Protocol):
 
         prefetch: how many may be unsettled at a time; 0: any number.
         """
+
+    def get(self, queue: str, on_message: Callable[[Delivery | None], None]) -> None:
+        """Get the first message of a queue, to be settled as a delivery; None: the queue is empty."""
 
     def cancel(self, consumer: str, on_done: Callable[[], None]) -> None:
         """Have no more messages delivered to a consumer."""
@@ -221,6 +305,18 @@ class ProtocolConnection(ABC):
         """Note that a consumer has ended, as its queue is gone."""
         return
 
+    def flush(self) -> None:
+        """Write what has gathered: all that the broker has to say in this turn has been told."""
+        return
+
+    def leaving(self) -> Sequence[int]:
+        """Return the tags of deliveries that are dead-lettered as the connection ends; all others go back."""
+        return ()
+
+    def replaced(self) -> None:
+        """Write the last words: another connection has claimed the name of this one, which ends."""
+        return
+
     def ended(self, reason: Refusal) -> None:
         """Write the last words: a refused publish, consume or settlement, or the node, ends the connection."""
         return
@@ -240,12 +336,14 @@ class ProtocolListener(ABC):
     name: of the listener, in small letters.   protocol: as operators see it, such as `MQTT 3.1.1`.
     default_port: where it listens unless the setting `listeners.tcp.default` says `PORT`, `IP:PORT` or `none`.
     The setting `listeners.ssl.default` opens a listener with TLS, with the node's certificate.
+    has_consumer_timeout: a consumer that settles nothing for `consumer_timeout` ends the connection, as in AMQP.
     There is one object on each node while the plug-in is enabled.
     """
 
     name: ClassVar[str]
     protocol: ClassVar[str]
     default_port: ClassVar[int]
+    has_consumer_timeout: ClassVar[bool] = True
 
     @classmethod
     def port_settings(cls) -> tuple[Setting, ...]:

@@ -29,6 +29,8 @@ from node.extension.protocol import (
     Peer,
     ProtocolConnection,
     ProtocolListener,
+    QueueBinding,
+    QueueFacts,
     Refusal,
     Session,
 )
@@ -68,6 +70,8 @@ __all__ = [
     "ProtocolListener",
     "PublishTarget",
     "Question",
+    "QueueBinding",
+    "QueueFacts",
     "Refusal",
     "ResourceAccess",
     "Session",

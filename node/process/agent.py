@@ -24,6 +24,7 @@ from node.io.control import register, unregister
 from node.io.control_server import ControlServer
 from node.io.loop_lag import LoopLag
 from node.log.log import category_logger
+from node.process.client_claims import ClientClaims
 from node.process.management import Management
 from node.process.phases import Phase
 from node.process.status import own_status
@@ -249,6 +250,7 @@ class Agent:
             observer=None if self.telemetry is None else self.telemetry.observer,
             on_failed=self.ask_to_stop,
             on_held=self.lag.held,
+            claims=None if cluster is None else ClientClaims(self.management.questions).ask,
         )
 
     def _make_telemetry(self) -> "Telemetry | None":

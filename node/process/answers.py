@@ -17,6 +17,7 @@ from node.management import browsing
 from node.management.delayed_rows import page_row
 from node.management.node_facts import node_facts
 from node.process import phases, status
+from node.process.client_claims import released
 from node.statistics.query import Query
 from node.statistics.queues import mirror_status
 from node.statistics.rows import Kind, Row
@@ -72,6 +73,14 @@ async def close_connections(agent: "Agent", arguments: Arguments) -> int:
 
     broker.close_connections(str(arguments.get("reason", "")), is_chosen)
     return count
+
+
+async def release_clients(agent: "Agent", arguments: Arguments) -> list[int]:
+    """End the connections here whose names other connections have claimed later.   claims
+
+    Returns: the places of the claims that are older than this node's own.
+    """
+    return released(_running(agent).broker.client_names, arguments.get("claims"))
 
 
 async def mirroring_events(agent: "Agent", arguments: Arguments) -> list[dict[str, Any]]:
@@ -197,6 +206,7 @@ _ANSWERS: Final[Mapping[str, Callable[["Agent", Arguments], Awaitable[Any]]]] = 
     "totals": totals,
     "node": node,
     "close_connections": close_connections,
+    "release_clients": release_clients,
     "mirroring_events": mirroring_events,
     "forget_auth_attempts": forget_auth_attempts,
     "reset_statistics": reset_statistics,

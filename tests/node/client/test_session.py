@@ -4,14 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
+from node.amqp.field_table import long, longstr
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import Properties
-from node.catalogue.commands import DeclareQueue, DeleteQueue, SetPermission
+from node.catalogue.commands import DeclareQueue, DeleteQueue, SetPermission, SetTopicPermission
 from node.client.backlog import PIECE_BYTES
 from node.client.client_session import MESSAGES
 from node.client.confirms import Confirms
 from node.client.session import SessionConnection
-from node.extension.protocol import ProtocolConnection, Refusal, Session
+from node.extension.protocol import Delivery, ProtocolConnection, QueueBinding, QueueFacts, Refusal, Session
 from node.queue.intake import Publisher, Targets
 from node.queue.run import Batch
 from tests.kit.world import World
@@ -238,6 +239,21 @@ def test_a_client_that_is_lost_is_given_nothing_more() -> None:
     assert client.told().count("lost") == 1
 
 
+def test_a_run_is_published_as_its_messages_are() -> None:
+    world = with_queue()
+    client = ToldClient.opened(world)
+    bodies = [b"", b"a", b"bc", b"d", b""]
+    properties = Properties(content_type="text/plain", delivery_mode=2)
+    client.session.publish_run("", "q", properties, bodies, [client.plugged.confirmed] * 5)
+    client.session.publish_run("", "q", properties, [b"e"])
+    client.session.publish("", "q", properties, b"f", client.plugged.confirmed)
+    assert client.told() == ["confirmed"] * 6
+    client.session.consume("q", "c1", lambda: None)
+    client.told()
+    assert [each.body for each in client.plugged.deliveries] == [*bodies, b"e", b"f"]
+    assert {each.properties.content_type for each in client.plugged.deliveries} == {"text/plain"}
+
+
 def test_a_refused_publish_ends_the_connection_with_the_plugins_last_words() -> None:
     world = with_queue()
     world.submit(SetPermission("/", "guest", ".*", "^$", ".*"))
@@ -310,6 +326,66 @@ def settle(client: ToldClient, do: Callable[[int, int], None], number: int) -> N
     client.world.broker.has_output(client.connection)
 
 
+def test_a_publish_is_checked_before_it_is_asked_for() -> None:
+    world = with_queue()
+    world.submit(SetPermission("/", "guest", ".*", "^amq.topic$", ".*"))
+    world.submit(SetTopicPermission("/", "guest", "amq.topic", "^a", ".*"))
+    client = ToldClient.opened(world)
+    for exchange, key in (("amq.topic", "a.b"), ("amq.topic", "b"), ("amq.fanout", "a")):
+        client.session.check_publish(exchange, key, client.plugged.done)
+    told = client.told()
+    assert [each if each == "done" else each.code for each in told] == ["done", 403, 403]  # type: ignore[attr-defined]
+    assert not client.is_reset
+
+
+def test_auth_backends_are_asked_before_a_publish_that_is_checked() -> None:
+    world, authority = with_queue(), HeldAuthority()
+    world.broker.authority = authority
+    client = ToldClient(world)
+    client.session.log_in("ada", b"secret", client.plugged.done)
+    authority.answer(USER)
+    client.session.open("/", client.plugged.done)
+    authority.answer(True)
+    client.told()
+    client.session.check_publish("amq.topic", "a", client.plugged.done)
+    authority.answer(True)
+    assert client.told() == []
+    authority.answer(False)
+    (refusal,) = client.told()
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == 403
+
+
+def test_a_protocol_has_exchanges_of_its_own_with_the_nodes_rights() -> None:
+    world = with_queue()
+    world.submit(SetPermission("/", "guest", "^$", "^$", "^$"))
+    client = ToldClient.opened(world)
+    session, done = client.session, client.plugged.done
+    session.declare_exchange("amq.told", "direct", done, durable=True, internal=True, as_node=True)
+    session.bind("q", "amq.told", "k", done, as_node=True)
+    session.bind_exchange("amq.told", "amq.fanout", "", done)
+    session.bind("q", "missing", "k", done, as_node=True)
+    told = client.told()
+    assert [each if each == "done" else each.code for each in told] == ["done", "done", "done", 404]  # type: ignore[attr-defined]
+    assert session.bindings("q") == [QueueBinding("amq.told", "k", {})]
+    assert session.bindings("missing") is None
+    session.declare_queue("own", done, durable=True, arguments={"x-expires": long(1000)}, as_node=True)
+    assert client.told() == ["done"]
+    assert session.find_queue("own") == QueueFacts(True, False, False, {"x-expires": long(1000)})
+    assert session.find_queue("missing") is None
+    assert (session.has_exchange("amq.told"), session.has_exchange("missing")) == (True, False)
+    session.publish("amq.told", "k", PLAIN, b"m", client.plugged.confirmed, as_node=True)
+    assert client.told() == ["confirmed"]
+    assert world.queue("q").backlog.count == 1
+    session.unbind("q", "amq.told", "k", done, as_node=True)
+    assert client.told() == ["done"]
+    assert session.bindings("q") == []
+    session.publish("amq.fanout", "k", PLAIN, b"m")
+    refusal, _ = client.told()
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == 403
+
+
 # --- consuming ---
 
 
@@ -362,6 +438,96 @@ def test_what_is_not_settled_goes_back_when_the_client_is_lost() -> None:
     client.session.ack(1)
     client.session.write(b"too late")
     world.settle()
+
+
+def test_a_message_is_got_and_settled() -> None:
+    world = with_queue()
+    publish(world, b"a")
+    client = ToldClient.opened(world)
+    got: list[Delivery | None] = []
+    client.session.get("q", got.append)
+    client.session.get("q", got.append)
+    client.told()
+    first, second = got
+    assert first is not None
+    assert (first.body, second) == (b"a", None)
+    client.session.nack(first.tag, requeue=True)
+    client.session.get("q", got.append)
+    client.told()
+    again = got[-1]
+    assert again is not None
+    assert again.redelivered
+    client.session.ack(again.tag)
+    client.told()
+    assert world.queue("q").unacked_count == 0
+
+
+def test_a_protocol_without_consumer_timeouts_keeps_its_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_timeout in (True, False):
+        monkeypatch.setattr(ToldListener, "has_consumer_timeout", has_timeout)
+        world = with_queue()
+        publish(world, b"a")
+        client = ToldClient.opened(world)
+        client.session.consume("q", "c1", lambda: None)
+        client.told()
+        world.advance(3 * 3600)
+        assert client.is_reset is has_timeout
+
+
+@pytest.mark.parametrize("end", ["lost", "closed", "refused", "forced"])
+def test_a_delivery_may_be_dead_lettered_as_the_connection_ends(end: str) -> None:
+    world = World()
+    arguments = {"x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr("dead")}
+    world.submit(DeclareQueue("/", "q", "0" * 32, arguments=arguments))
+    world.submit(DeclareQueue("/", "dead", "1" * 32))
+    publish(world, b"a", b"b")
+    client = ToldClient.opened(world)
+    client.session.consume("q", "c1", lambda: None)
+    client.told()
+    client.plugged.dead_tags = [1]
+    match end:
+        case "lost":
+            client.lose()
+        case "closed":
+            client.session.close()
+        case "refused":
+            client.session.publish("missing", "", PLAIN, b"")
+        case _:
+            client.connection.force_close("shutdown")
+    client.told()
+    world.settle()
+    assert client.is_reset
+    assert (world.queue("q").backlog.count, world.queue("dead").backlog.count) == (1, 1)
+
+
+def test_the_plugin_flushes_once_a_turn() -> None:
+    world = with_queue()
+    client = ToldClient.opened(world)
+    before = client.plugged.flushes
+    for _ in range(5):
+        client.session.publish("", "q", PLAIN, b"m", client.plugged.confirmed)
+    assert client.told() == ["confirmed"] * 5
+    assert 0 < client.plugged.flushes - before <= 3
+
+
+# --- reading ---
+
+
+def test_the_plugin_holds_the_reading_of_its_client() -> None:
+    client = ToldClient.opened(World())
+    client.session.hold_reading(True)
+    assert not client.connection.is_reading
+    client.session.hold_reading(False)
+    assert client.connection.is_reading
+
+
+def test_a_client_has_the_time_of_day_and_its_protocol_is_shown() -> None:
+    client = ToldClient.opened(World())
+    broker = client.world.broker
+    assert client.session.wall_ms == int((broker.now + broker.epoch_s) * 1000)
+    client.session.name_protocol("TOLD 2")
+    assert client.connection.protocol == "TOLD 2"
+    assert len(client.session.random_bytes(7)) == 7
 
 
 # --- the end ---

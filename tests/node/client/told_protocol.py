@@ -18,6 +18,8 @@ class Told(ProtocolConnection):
         self.log: list[object] = []
         self.deliveries: list[Delivery] = []
         self.on_read: Callable[[bytes], None] = lambda data: None
+        self.dead_tags: Sequence[int] = ()
+        self.flushes = 0
 
     def received(self, data: bytes) -> None:
         self.log.append(data)
@@ -29,6 +31,16 @@ class Told(ProtocolConnection):
 
     def cancelled(self, consumer: str) -> None:
         self.log.append(f"cancelled {consumer}")
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+    def leaving(self) -> Sequence[int]:
+        return self.dead_tags
+
+    def replaced(self) -> None:
+        self.log.append("replaced")
+        self.session.write(b"replaced")
 
     def ended(self, reason: Refusal) -> None:
         self.log.append(reason)
