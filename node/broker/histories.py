@@ -1,4 +1,4 @@
-"""The history of a recent-history exchange, on its way to the destination of a new binding.
+"""The messages that an exchange keeps, recent or retained ones, on their way to the destination of a new binding.
 
 The node with the master of the exchange's queue publishes it, when it hears of the binding. Messages for a queue of
 this node are there before the binding is confirmed to the client, unless some of the history is on disk.
@@ -16,6 +16,7 @@ from node.queue.history_queue import HistoryQueue
 from node.queue.intake import Targets
 from node.queue.live_queue import LiveQueue
 from node.queue.queue import Queue
+from node.queue.retained_queue import RetainedQueue
 from node.queue.run import Batch, Run
 
 
@@ -26,6 +27,15 @@ def replay_history(broker: ClientHost, binding: Binding) -> None:
     queue = None if name is None else live.queues.get(name)
     if isinstance(queue, HistoryQueue):
         queue.replay(partial(_give, broker, binding))
+    elif isinstance(queue, RetainedQueue):
+        queue.replay(binding.routing_key, partial(_give_retained, broker, binding))
+
+
+def _give_retained(broker: ClientHost, binding: Binding, run: Run) -> None:
+    """Publish retained messages, whichever exchange they came through, as messages of the one that keeps them."""
+    given = run[:]
+    given.envelope = run.envelope.of_exchange(binding.source)
+    _give(broker, binding, given)
 
 
 def _give(broker: ClientHost, binding: Binding, run: Run) -> None:

@@ -7,16 +7,18 @@ queue. Clients do not reach it.
 from typing import Final
 
 from node.amqp.field_table import Table
-from node.catalogue import deduplication, delayed, recent_history
+from node.catalogue import deduplication, delayed, recent_history, retained
 from node.catalogue.deduplication import DEDUPLICATION_TYPE
 from node.catalogue.delayed import DELAYED_TYPE, WAITING_PREFIX
 from node.catalogue.holding import HOLD_ARGUMENT
 from node.catalogue.recent_history import HISTORY_TYPE
+from node.catalogue.retained import RETAINED_TYPE
 
 _PREFIXES: Final = {
     DELAYED_TYPE: WAITING_PREFIX,
     DEDUPLICATION_TYPE: "amq.deduplication.",
     HISTORY_TYPE: "amq.history.",
+    RETAINED_TYPE: "amq.retained.",
 }
 """The start of the names, by type of exchange: clients can't declare names that start with `amq.`."""
 
@@ -28,6 +30,7 @@ _CHECKS: Final = {
     DELAYED_TYPE: delayed.check_arguments,
     DEDUPLICATION_TYPE: deduplication.check_arguments,
     HISTORY_TYPE: recent_history.check_arguments,
+    RETAINED_TYPE: retained.check_arguments,
 }
 
 
@@ -63,6 +66,8 @@ def queue_arguments(exchange_type: str, arguments: Table) -> Table:
             return deduplication.queue_arguments(arguments)
         case "x-recent-history":
             return recent_history.queue_arguments(arguments)
+        case "x-retained":
+            return retained.queue_arguments(arguments)
     return {}
 
 

@@ -30,6 +30,7 @@ EXCHANGE_TYPES: Final = PLAIN_EXCHANGE_TYPES | {
     "x-delayed-message",
     "x-message-deduplication",
     "x-recent-history",
+    "x-retained",
 }
 
 

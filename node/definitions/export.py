@@ -126,6 +126,8 @@ def _of_vhost(catalogue: Catalogue, vhost: str, *, is_full: bool) -> Iterator[tu
     known = {("queue", queue.name) for queue in queues}
     known |= {("exchange", exchange.name) for exchange in exchanges}
     for exchange in exchanges:
+        if _is_protocols(exchange):
+            continue
         for binding in tuple(catalogue.bindings_from(vhost, exchange.name)):
             if (binding.destination_kind, binding.destination) in known:
                 yield "bindings", rows.binding_row(binding)
@@ -137,6 +139,16 @@ def _by_name(record: QueueRecord | Exchange) -> str:
 
 def _is_declared_queue(queue: QueueRecord) -> bool:
     return queue.exclusive_owner is None and not is_exchange_queue(queue.name)
+
+
+_NODES_PREFIX: Final = "amq.rabbitmq."
+"""The beginning of the names of exchanges to which the node itself publishes, and to which clients bind."""
+
+
+def _is_protocols(exchange: Exchange) -> bool:
+    """True for an exchange that a plug-in's protocol has declared, and declares again where it is used."""
+    name = exchange.name
+    return exchange.internal and name.startswith(RESERVED_PREFIX) and not name.startswith(_NODES_PREFIX)
 
 
 def _is_declared(exchange: Exchange) -> bool:

@@ -8,6 +8,7 @@ from node.catalogue.exchange_queues import type_of_owner
 from node.catalogue.policy import QueueSettings
 from node.catalogue.recent_history import HISTORY_TYPE
 from node.catalogue.records import QueueRecord
+from node.catalogue.retained import RETAINED_TYPE
 from node.queue.deduplicating_queue import DeduplicatingQueue, MeteredDeduplicatingQueue
 from node.queue.delayed_queue import DelayedQueue
 from node.queue.filter_queue import FilterQueue
@@ -15,12 +16,14 @@ from node.queue.history_queue import HistoryQueue
 from node.queue.host import QueueHost
 from node.queue.metering import Meter, MeteredQueue
 from node.queue.queue import Queue
+from node.queue.retained_queue import RetainedQueue
 from node.queue.storage import QueueStorage
 
 _EXCHANGE_QUEUES: Final = {
     DELAYED_TYPE: DelayedQueue,
     DEDUPLICATION_TYPE: FilterQueue,
     HISTORY_TYPE: HistoryQueue,
+    RETAINED_TYPE: RetainedQueue,
 }
 """The queues that belong to exchanges, by type of exchange."""
 

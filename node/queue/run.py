@@ -74,6 +74,15 @@ class Envelope:
         found.waits = not self.waits
         return found
 
+    def of_exchange(self, exchange: str) -> "Envelope":
+        """Return the envelope of the same messages that come from another exchange."""
+        if exchange == self.exchange:
+            return self
+        found = copy(self)
+        found.exchange = exchange
+        found.address = _shortstr(exchange) + _shortstr(self.routing_key)
+        return found
+
     def is_like(self, other: "Envelope") -> bool:
         """True if messages in the two may share one."""
         return self is other or all(getattr(self, name) == getattr(other, name) for name in self.__slots__)

@@ -17,12 +17,14 @@ from node.catalogue.exchange_queues import exchange_queue, is_exchange_queue
 from node.catalogue.holding import hold_header
 from node.catalogue.recent_history import HISTORY_TYPE
 from node.catalogue.records import DEFAULT_EXCHANGE, PLAIN_EXCHANGE_TYPES, Binding, Exchange
+from node.catalogue.retained import RETAINED_TYPE
 from node.routing.exchange_types import ExchangeTypes
 from node.routing.exchanges import STATES_MAX, BindingIndex, too_many_ways
 from node.routing.exchanges.delayed import DelayedIndex
 from node.routing.exchanges.direct import DirectIndex
 from node.routing.exchanges.fanout import FanoutIndex
 from node.routing.exchanges.headers import HeadersIndex
+from node.routing.exchanges.kept import KeptIndex
 from node.routing.exchanges.topic import TopicIndex
 from node.routing.guarded_index import GuardedIndex
 from node.routing.plugins import Message
@@ -104,7 +106,7 @@ class Router:
         routed = self._exchanges[record.name] = _RoutedExchange(self._index(record), alternate)
         if record.type == DEDUPLICATION_TYPE:
             routed.filtered_by = exchange_queue(record.type, record.name)
-        elif record.type == HISTORY_TYPE:
+        elif record.type in (HISTORY_TYPE, RETAINED_TYPE):
             routed.kept_by = exchange_queue(record.type, record.name)
 
     def _index(self, record: Exchange) -> BindingIndex | GuardedIndex:
@@ -112,6 +114,8 @@ class Router:
             inner = _INDEXES[routing_type(record.arguments)]()
             header = hold_header(record.arguments)
             return DelayedIndex(inner, waiting_queue(record.name), self._queues, header)
+        if record.type == RETAINED_TYPE:
+            return KeptIndex()
         built_in = _INDEXES.get(_ROUTED_AS.get(record.type, record.type))
         return self._plugged(record) if built_in is None else built_in()
 

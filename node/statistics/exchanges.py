@@ -10,6 +10,7 @@ from node.catalogue.records import Exchange
 from node.queue.delayed_queue import DelayedQueue
 from node.queue.filter_queue import FilterQueue
 from node.queue.history_queue import HistoryQueue
+from node.queue.retained_queue import RetainedQueue
 from node.statistics.message_stats import exchange_values, message_stats
 from node.statistics.query import Query
 from node.statistics.rows import Row
@@ -111,6 +112,8 @@ def _put_own_queue(watches: Watches, record: Exchange, own: str, row: Row) -> No
         row["message_deduplication"] = {"ids": queue.ids, "duplicates": queue.duplicates}
     elif isinstance(queue, HistoryQueue):
         row["messages_recent"] = queue.backlog.count
+    elif isinstance(queue, RetainedQueue):
+        row["messages_retained"] = queue.kept
 
 
 def _put_message_stats(watches: Watches, query: Query, record: Exchange, row: dict[str, Any]) -> None:

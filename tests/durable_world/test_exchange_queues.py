@@ -1,18 +1,21 @@
-"""Deduplicating and recent-history exchanges on disk: what a restart of the only node leaves of them."""
+"""Deduplicating, recent-history and retaining exchanges on disk: what a restart of the only node leaves of them."""
 
 import pytest
 
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import ExchangeDeclare, ExchangeDeclareOk, QueueBind
 from node.amqp.properties import Properties
+from node.catalogue.commands import Bind, DeleteQueue
 from node.catalogue.deduplication import DEDUPLICATION_TYPE
 from node.catalogue.exchange_queues import exchange_queue
 from node.catalogue.recent_history import HISTORY_TYPE
+from node.catalogue.retained import RETAINED_TYPE
 from tests.durable_world.world import LARGE_BYTES, DurableWorld
 from tests.kit.world import Client, check_invariants
 
 PASSING = exchange_queue(DEDUPLICATION_TYPE, "x") or ""
 HISTORY = exchange_queue(HISTORY_TYPE, "x") or ""
+RETAINED = exchange_queue(RETAINED_TYPE, "x") or ""
 
 
 def ready(type_: str, arguments: Table, *, is_bound: bool = True) -> tuple[DurableWorld, Client]:
@@ -86,3 +89,70 @@ def test_the_history_survives_a_restart(is_kill: bool, is_paged: bool) -> None:
     assert taken(world) == ["L2", "L3", "a4", "a5"]
     assert world.queue(HISTORY).backlog.count == 3
     check_invariants(world)
+
+
+def retain(world: DurableWorld, client: Client, *messages: tuple[str, bytes]) -> None:
+    """Publish persistent messages by key and body."""
+    for key, body in messages:
+        client.publish(1, key, body, exchange="x", properties=Properties(delivery_mode=2))
+    world.rest()
+
+
+def given(world: DurableWorld, pattern: str = "#") -> list[bytes]:
+    """Bind a queue, and return what it gets."""
+    client = world.client()
+    queue = f"given {len(world.queues())}"
+    world.declare(client, queue, durable=False)
+    world.submit(Bind("/", "x", "queue", queue, pattern))
+    world.rest()
+    client.lose()
+    found = sorted(world.bodies(queue))
+    world.submit(DeleteQueue("/", queue))
+    world.rest()
+    return found
+
+
+@pytest.mark.parametrize("is_kill", [False, True])
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_retained_messages_survive_a_restart(is_kill: bool, is_paged: bool) -> None:
+    world, client = ready(RETAINED_TYPE, {}, is_bound=False)
+    large = b"L" * LARGE_BYTES
+    retain(
+        world,
+        client,
+        ("a.1", b"old"),
+        ("a.2", large),
+        ("a.1", b"new"),
+        ("b.1", b"b"),
+        ("c", b"gone"),
+        ("c", b""),
+    )
+    if is_paged:
+        world.page_out(RETAINED)
+        assert given(world, "a.*") == [large, b"new"]
+    world.kill() if is_kill else world.stop()
+    world.start()
+    client = world.client()
+    assert given(world) == [large, b"b", b"new"]
+    retain(world, client, ("a.2", b""), ("d", b"d"))
+    assert given(world) == [b"b", b"d", b"new"]
+    assert given(world, "a.*") == [b"new"]
+    check_invariants(world)
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_the_log_of_retained_messages_is_cleaned_on_disk(is_paged: bool) -> None:
+    world, client = ready(RETAINED_TYPE, {}, is_bound=False)
+    keys = [f"k{number}" for number in range(100)]
+    for round_ in range(6):
+        retain(world, client, *((key, b"%s %d" % (key.encode(), round_)) for key in keys))
+        if is_paged:
+            world.page_out(RETAINED)
+    world.rest()
+    queue = world.queue(RETAINED)
+    assert queue.backlog.count <= 3 * len(keys)
+    expected = sorted(b"%s 5" % key.encode() for key in keys)
+    assert given(world) == expected
+    world.kill()
+    world.start()
+    assert given(world) == expected

@@ -1,10 +1,13 @@
 """The checks that binding and unbinding share, whatever the destination. Source: amqp-behaviour §3.14."""
 
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.catalogue.delayed import DELAYED_TYPE, routing_type
 from node.catalogue.limits import check_bindings, check_pattern, check_plugged_bindings
 from node.catalogue.names import check_not_default_exchange, not_found, resource
 from node.catalogue.records import EXCHANGE_TYPES, ResourceKind
+from node.catalogue.retained import RETAINED_TYPE
 from node.client.channel import Channel
 from node.client.handlers.steps import Steps
 from node.routing.exchanges.headers import check_binding_arguments
@@ -35,6 +38,10 @@ def check_binding(
     find = catalogue.exchange if kind == "exchange" else catalogue.queue
     if find(vhost, destination) is None:
         raise not_found(kind, destination, vhost)
+    if exchange.type == RETAINED_TYPE:
+        # Its messages were published to other exchanges, whose topic permissions would not be looked at.
+        where = resource("exchange", source, vhost)
+        raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} is bound by its protocol alone")
     routes_as = routing_type(exchange.arguments) if exchange.type == DELAYED_TYPE else exchange.type
     if routes_as == "headers":
         check_binding_arguments(arguments)

@@ -11,6 +11,7 @@ import pytest
 
 from node.catalogue.access import check_login
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Bind, DeclareExchange
 from node.catalogue.passwords import ALGORITHMS
 from node.catalogue.records import User
 from node.definitions.document import check_references, read
@@ -98,3 +99,12 @@ def test_it_can_be_read_without_a_broker() -> None:
     found = read(recorded("http"))
     check_references(found, Catalogue())
     assert len(found.queues) == 7
+
+
+def test_exchanges_of_protocols_and_their_bindings_are_left_out() -> None:
+    """The protocol declares them again where it is used; a document with their bindings alone could not be imported."""
+    office = imported("http")
+    before = export(office.catalogue, STAMP)
+    office.world.submit(DeclareExchange("/", "amq.mqtt.wills", "fanout", durable=True, internal=True))
+    office.world.submit(Bind("/", "amq.mqtt.wills", "exchange", "amq.topic", ""))
+    assert export(office.catalogue, STAMP) == before

@@ -11,6 +11,7 @@ from node.catalogue.exchange_queues import exchange_queue
 from node.catalogue.policy import QueueSettings
 from node.catalogue.recent_history import HISTORY_TYPE
 from node.catalogue.records import QueueRecord
+from node.catalogue.retained import RETAINED_TYPE
 from node.queue.kinds import new_queue
 from node.queue.queue import Queue
 from node.queue.storage import MemoryStorage
@@ -67,7 +68,7 @@ def test_everything_is_said() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("kind", [DELAYED_TYPE, DEDUPLICATION_TYPE, HISTORY_TYPE])
+@pytest.mark.parametrize("kind", [DELAYED_TYPE, DEDUPLICATION_TYPE, HISTORY_TYPE, RETAINED_TYPE])
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_policies_choose_the_copies_of_an_exchange_s_queue_and_nothing_else(
     kind: str, is_changed: bool
