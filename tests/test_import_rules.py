@@ -80,6 +80,7 @@ LAYERS: Final = {
         "node.routing",
         "node.plugins",
         "node.backends",
+        "node.mqtt",
         "node.stomp",
         "node.queue",
         "node.client",

@@ -464,7 +464,6 @@ UNUSED_PREFIXES: Final = (
     "management.oauth_",
     "management.ssl.",
     "management.tcp.",
-    "mqtt.",
     "prometheus.ssl.",
     "prometheus.tcp.",
     "stream.",
@@ -474,7 +473,7 @@ UNUSED_PREFIXES: Final = (
 )
 """Prefixes of families of keys whose values are not checked."""
 
-PLUGIN_PREFIXES: Final = ("auth_http.", "plugin.", "stomp.", "web_stomp.")
+PLUGIN_PREFIXES: Final = ("auth_http.", "mqtt.", "plugin.", "stomp.", "web_mqtt.", "web_stomp.")
 """Prefixes of the settings of plug-ins: each plug-in checks its own."""
 
 _EXACT: Final = {key.pattern: key for key in (*KEYS, *UNUSED) if "$" not in key.pattern}

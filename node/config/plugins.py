@@ -21,7 +21,14 @@ EXCHANGES: Final = (
 )
 """The plug-ins that bring exchange types."""
 
-FOR_ALL_NODES: Final = (*EXCHANGES, "rabbitmq_auth_backend_http", "rabbitmq_stomp", "rabbitmq_web_stomp")
+FOR_ALL_NODES: Final = (
+    *EXCHANGES,
+    "rabbitmq_auth_backend_http",
+    "rabbitmq_mqtt",
+    "rabbitmq_stomp",
+    "rabbitmq_web_mqtt",
+    "rabbitmq_web_stomp",
+)
 """The built-in plug-ins that are enabled on all nodes of a cluster together."""
 
 PLUGINS: Final[dict[str, tuple[str, ...]]] = {

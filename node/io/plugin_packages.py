@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 GROUP: Final = "fluffle.plugins"
 
-OTHERS: Final = ("rabbitmq_auth_backend_http", "rabbitmq_stomp", "rabbitmq_web_stomp")
+OTHERS: Final = (
+    "rabbitmq_auth_backend_http",
+    "rabbitmq_mqtt",
+    "rabbitmq_stomp",
+    "rabbitmq_web_mqtt",
+    "rabbitmq_web_stomp",
+)
 """The built-in plug-ins that bring no exchange types: each has a folder of its own."""
 
 
@@ -60,8 +66,12 @@ def _other(name: str) -> Plugin | None:
     match name:
         case "rabbitmq_auth_backend_http":
             from node.backends.http import PLUGIN
+        case "rabbitmq_mqtt":
+            from node.mqtt.plugin import PLUGIN
         case "rabbitmq_stomp":
             from node.stomp.plugin import PLUGIN
+        case "rabbitmq_web_mqtt":
+            from node.mqtt.web_plugin import PLUGIN
         case "rabbitmq_web_stomp":
             from node.stomp.web_plugin import PLUGIN
         case _:

@@ -15,7 +15,14 @@ STATEMENTS_OF_3_1_1: Final = 143
 MISSING: Final = frozenset({"2.2.1-1"})
 """Numbers that the standard leaves out: of MQTT 5.0."""
 
-FOLDERS: Final = ("tests/node/mqtt", "tests/kit", "tests/conformance/mqtt", "tests/fuzz", "tests/chaos")
+FOLDERS: Final = (
+    "tests/node/mqtt",
+    "tests/cluster/mirror",
+    "tests/kit",
+    "tests/conformance/mqtt",
+    "tests/fuzz",
+    "tests/chaos",
+)
 
 _ROW: Final = re.compile(r"^\| ([\d.-]*) \| ([\d., -]*) \| ([^|]+) \| ([SCB]) \| ([^|]+) \|$", re.MULTILINE)
 _CITED: Final = re.compile(r"(3\.1\.1: )?\[(MQTT-[\d.-]+(?:,\s+MQTT-[\d.-]+)*)\]")

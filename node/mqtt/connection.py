@@ -1,0 +1,399 @@
+"""The connection of an MQTT client: packets in their order, each begun when the one before is done with.
+
+    bytes ─► Decoder ─► CONNECT ─► user, vhost, client id, session, will ─► CONNACK
+                    ├─► PUBLISH, PUBREL ─► Incoming ─► broker          ─► PUBACK, PUBREC, PUBCOMP, once a turn
+                    ├─► PUBACK, PUBREC, PUBCOMP ─► Outgoing ◄─ deliveries of the broker
+                    └─► SUBSCRIBE, UNSUBSCRIBE ─► ClientSession        ─► SUBACK, UNSUBACK
+While a packet waits for the broker, nothing more is read from the client.
+Source: MQTT 3.1.1 and 5.0.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from node.mqtt import allowed_codes
+from node.mqtt.constants import VARIABLE_INTEGER_MAX, VERSION_NAMES, PacketType, Version
+from node.mqtt.decoder import Decoder
+from node.mqtt.encoder import encode, encode_within
+from node.mqtt.errors import MqttError, protocol_error
+from node.mqtt.incoming import Incoming
+from node.mqtt.login import GENERATED_BYTES, client_id_of, login_of
+from node.mqtt.outgoing import Outgoing
+from node.mqtt.packets import (
+    PINGRESP,
+    Acks,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Publishes,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from node.mqtt.properties import NO_DISCONNECT, ConnackProperties
+from node.mqtt.reason_codes import FIRST_ERROR, SUBACK_FAILURE, ReasonCode, return_code
+from node.mqtt.session import ClientSession, Start
+from node.mqtt.settings import MqttSettings
+from node.mqtt.steps import Steps, Work, reason_of
+from node.mqtt.topic_aliases import InboundAliases
+from node.mqtt.wills import CONSUMER as WILL_CONSUMER
+from node.mqtt.wills import ConnectionWill
+from node.override import override
+from node.plugins import Delivery, ProtocolConnection, Refusal, Session
+
+KEEP_ALIVE_FACTOR: Final = 1.5
+"""A client that is silent for so many keep-alive intervals is disconnected [MQTT-3.1.2-24]."""
+
+_WITH_RETURN_CODE: Final = frozenset(
+    {
+        ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+        ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.BANNED,
+        ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+        ReasonCode.SERVER_UNAVAILABLE,
+        ReasonCode.SERVER_BUSY,
+        ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    }
+)
+"""The errors that a CONNACK of MQTT 3.1 and 3.1.1 tells; for others the connection is closed [MQTT-3.1.4-1]."""
+
+
+class MqttConnection(ProtocolConnection):
+    """One client."""
+
+    def __init__(self, node: Session, settings: MqttSettings) -> None:
+        self._node = node
+        self._settings = settings
+        self._decoder = Decoder(is_server=True, packet_max_bytes=settings.connect_max_bytes)
+        self._packets: Iterator[Packet] = iter(())
+        self._work: Work | None = None
+        self._is_handling = False
+        self._is_connected = False
+        self._is_over = False
+        self._version = Version.MQTT_3_1_1
+        self._packet_max_bytes: int | None = None
+        self._tells_reasons = True
+        self._ends_session = False
+        self._heard_at = 0.0
+        self._aliases = InboundAliases(settings.topic_alias_maximum)
+        self._session: ClientSession | None = None
+        self._incoming: Incoming | None = None
+        self._outgoing: Outgoing | None = None
+        self._will: ConnectionWill | None = None
+
+    # --- bytes ---
+
+    @override
+    def received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        self._heard_at = self._node.now
+        self._packets = self._decoder.feed(data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle the packets that are there, up to one that has to wait for the broker."""
+        if self._work is not None or self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            for packet in self._packets:
+                self._handle(packet)
+                if self._work is not None or self._is_over:
+                    break
+        except MqttError as error:
+            self._fail(error)
+        finally:
+            self._is_handling = False
+        self.flush()
+
+    def _begin(self, steps: Steps[None]) -> None:
+        """Begin work that may wait for the broker; the next packets wait for its end."""
+        work = self._work = Work(steps, self._work_is_done, self._work_has_failed)
+        work.go_on()
+        if self._work is not None:
+            self._node.hold_reading(True)
+
+    def _work_is_done(self) -> None:
+        self._work = None
+        if self._is_handling or self._is_over:
+            return
+        self._node.hold_reading(False)
+        self._packets = self._decoder.packets()
+        self._go_on()
+
+    def _work_has_failed(self, error: MqttError) -> None:
+        self._work = None
+        self._fail(error)
+
+    def _write(self, packet: Packet) -> None:
+        self._node.write(encode(self._version, packet))
+
+    @override
+    def flush(self) -> None:
+        if self._incoming is not None and not self._is_over:
+            self._incoming.flush()
+
+    # --- packets ---
+
+    def _handle(self, packet: Packet) -> None:
+        if isinstance(packet, Connect):
+            self._begin(self._connect(packet))
+            return
+        session, incoming, outgoing = self._session, self._incoming, self._outgoing
+        assert session is not None, "CONNECT is the first packet"
+        assert incoming is not None
+        assert outgoing is not None
+        match packet:
+            case Publishes():
+                incoming.take(self._aliases.resolve(packet))
+            case Acks():
+                if packet.type is PacketType.PUBREL:
+                    incoming.release(tuple(packet.packet_ids))
+                else:
+                    outgoing.acknowledged(packet.type, packet.packet_ids, packet.code)
+            case Subscribe():
+                self._begin(self._subscribe(session, packet))
+            case Unsubscribe():
+                self._begin(self._unsubscribe(session, packet))
+            case Pingreq():
+                self._write(PINGRESP)
+            case Disconnect():
+                self._begin(self._disconnect(session, packet))
+            case Auth():
+                raise protocol_error("there is no authentication to go on with")
+            case _:
+                raise protocol_error("a packet that only servers send")
+
+    # --- CONNECT ---
+
+    def _connect(self, connect: Connect) -> Steps[None]:
+        node, settings = self._node, self._settings
+        self._version = version = connect.version
+        given = connect.properties
+        node.name_protocol(f"MQTT {VERSION_NAMES[version]}")
+        self._packet_max_bytes = given.maximum_packet_bytes
+        self._tells_reasons = given.request_problem_information is not False
+        if given.authentication_method is not None:
+            raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, "there is no such authentication method")
+        client_id = client_id_of(connect, node.random_bytes(GENERATED_BYTES))
+        node.name_client(client_id)
+        login = login_of(connect, node.peer, settings)
+        refusal: Refusal | None = yield partial(node.log_in, login.user, login.password)
+        if refusal is not None:
+            raise MqttError(ReasonCode.BAD_USER_NAME_OR_PASSWORD, refusal.text)
+        refusal = yield partial(node.open, login.vhost)
+        if refusal is not None:
+            raise MqttError(ReasonCode.NOT_AUTHORIZED, refusal.text)
+        yield lambda on_done: node.claim_name(client_id, lambda: on_done(None))
+        wanted_s, expiry_s = self._expiry(connect)
+        limit = min(settings.prefetch, given.receive_maximum or settings.prefetch)
+        start = Start(client_id, connect.clean_start, expiry_s)
+        lost = MqttError(ReasonCode.QUOTA_EXCEEDED, "the state of the session could not be kept")
+        session = ClientSession(
+            node, settings, start, prefetch=limit, on_state_lost=partial(self._fail, lost)
+        )
+        is_present = yield from session.begin()
+        will = self._will = ConnectionWill(node, settings, client_id, session.ensure)
+        yield from will.settle_former(is_resumed=is_present)
+        if connect.will is not None:
+            named = client_id if version is Version.MQTT_5 else None
+            yield from will.prepare(connect.will, session.expiry_s, named)
+        self._session = session
+        self._ends_session = expiry_s == 0 and session.is_persistent
+        self._incoming = Incoming(
+            node, settings, version, client_id, session.state, self._fail, self._ensured
+        )
+        self._outgoing = outgoing = Outgoing(
+            node,
+            settings,
+            version,
+            client_id,
+            session.subscriptions,
+            session.state,
+            limit=limit,
+            packet_max_bytes=given.maximum_packet_bytes,
+            alias_maximum=given.topic_alias_maximum or 0,
+        )
+        outgoing.sources = session.sources
+        session.forget = outgoing.forget
+        self._decoder.packet_max_bytes = settings.packet_max_bytes
+        self._is_connected = True
+        assigned = None if connect.client_id else client_id
+        self._accept(is_present, assigned, wanted_s, session)
+        if connect.keep_alive_s:
+            self._watch(connect.keep_alive_s * KEEP_ALIVE_FACTOR)
+        outgoing.resume()
+        yield from session.consume()
+
+    def _expiry(self, connect: Connect) -> tuple[int, int]:
+        """Return for how many seconds the client wants its session to outlive it, and for how many it does."""
+        settings = self._settings
+        if connect.version is not Version.MQTT_5:
+            ttl_s = 0 if connect.clean_start else max(1, int(settings.subscription_ttl_s))
+            return ttl_s, ttl_s
+        wanted_s = connect.properties.session_expiry_s or 0
+        return wanted_s, min(wanted_s, settings.session_expiry_max_s)
+
+    def _accept(self, is_present: bool, assigned: str | None, wanted_s: int, session: ClientSession) -> None:
+        settings, packet_max = self._settings, self._settings.packet_max_bytes
+        if self._version is not Version.MQTT_5:
+            # MQTT 3.1 has no such flag: its byte is reserved.
+            self._write(Connack(is_present and self._version is Version.MQTT_3_1_1))
+            return
+        kept_s = session.expiry_s if session.is_persistent and not self._ends_session else 0
+        properties = ConnackProperties(
+            session_expiry_s=None if kept_s == wanted_s else kept_s,
+            receive_maximum=settings.receive_maximum,
+            maximum_packet_bytes=packet_max if packet_max < VARIABLE_INTEGER_MAX else None,
+            assigned_client_id=assigned,
+            topic_alias_maximum=settings.topic_alias_maximum,
+        )
+        self._write(Connack(is_present, 0, properties))
+
+    def _ensured(self, exchange: str, then: Callable[[], None]) -> None:
+        """Make an exchange of the broker's own, and go on."""
+        if self._node.has_exchange(exchange):
+            then()
+            return
+        assert self._session is not None
+        Work(self._session.ensure(exchange), then, self._fail).go_on()
+
+    # --- the other requests ---
+
+    def _subscribe(self, session: ClientSession, packet: Subscribe) -> Steps[None]:
+        codes: list[int] = []
+        for wanted in packet.subscriptions:
+            code = yield from session.subscribe(wanted, packet.properties.subscription_id)
+            codes.append(code if code in allowed_codes.SUBACK else ReasonCode.UNSPECIFIED_ERROR)
+        if self._version is not Version.MQTT_5:
+            if self._version is Version.MQTT_3_1 and any(code >= FIRST_ERROR for code in codes):
+                raise MqttError(ReasonCode.NOT_AUTHORIZED, "a subscription is refused")
+            codes = [SUBACK_FAILURE if code >= FIRST_ERROR else code for code in codes]
+        self._write(Suback(packet.packet_id, tuple(codes)))
+
+    def _unsubscribe(self, session: ClientSession, packet: Unsubscribe) -> Steps[None]:
+        codes: list[int] = []
+        for filter_ in packet.filters:
+            code = yield from session.unsubscribe(filter_)
+            codes.append(code if code in allowed_codes.UNSUBACK else ReasonCode.UNSPECIFIED_ERROR)
+        self._write(Unsuback(packet.packet_id, tuple(codes) if self._version is Version.MQTT_5 else ()))
+
+    def _disconnect(self, session: ClientSession, packet: Disconnect) -> Steps[None]:
+        expiry_s = packet.properties.session_expiry_s
+        if expiry_s and not session.is_persistent:
+            raise protocol_error(
+                "a session that ends with its connection cannot be prolonged [MQTT-3.14.2-2]"
+            )
+        assert self._will is not None
+        if packet.code != ReasonCode.DISCONNECT_WITH_WILL:
+            yield from self._will.drop()
+        if expiry_s == 0 or self._ends_session:
+            yield from session.end()
+        # What was published in the same read is on its way before the connection ends.
+        yield lambda on_done: self._node.after_requests(lambda is_safe: on_done(None))
+        self._is_over = True
+        self._node.close()
+
+    # --- keep-alive ---
+
+    def _watch(self, silence_s: float) -> None:
+        """Disconnect the client once it is silent for so long; not while we do not read."""
+
+        def look() -> None:
+            if self._is_over:
+                return
+            left_s = self._heard_at + silence_s - self._node.now
+            if left_s > 0:
+                self._node.after(left_s, look)
+            elif self._work is not None or self._node.is_held_back:
+                self._node.after(silence_s, look)
+            else:
+                self._fail(MqttError(ReasonCode.KEEP_ALIVE_TIMEOUT, "the client is silent"))
+
+        self._node.after(silence_s, look)
+
+    # --- deliveries ---
+
+    @override
+    def delivered(self, deliveries: Sequence[Delivery]) -> None:
+        if self._will is not None and any(each.consumer == WILL_CONSUMER for each in deliveries):
+            for each in deliveries:
+                if each.consumer == WILL_CONSUMER:
+                    self._will.delivered(each)
+            deliveries = [each for each in deliveries if each.consumer != WILL_CONSUMER]
+        if self._outgoing is not None and not self._is_over:
+            self._outgoing.take(deliveries)
+
+    @override
+    def cancelled(self, consumer: str) -> None:
+        if consumer != WILL_CONSUMER:
+            self._fail(MqttError(ReasonCode.ADMINISTRATIVE_ACTION, "a queue of the session is gone"))
+
+    # --- the end ---
+
+    def _fail(self, error: MqttError) -> None:
+        """End the connection for an error."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._say(error)
+        self._node.close()
+
+    def _say(self, error: MqttError) -> None:
+        """Tell the client why the connection ends, as far as its version can."""
+        version = self._decoder.version
+        if version is None:
+            return
+        reason = error.text if self._tells_reasons else None
+        packet: Packet
+        if not self._is_connected:
+            if version is Version.MQTT_5:
+                code = error.code if error.code in allowed_codes.CONNACK else ReasonCode.UNSPECIFIED_ERROR
+                packet = Connack(False, code, ConnackProperties(reason_string=reason))
+            elif error.code in _WITH_RETURN_CODE:
+                packet = Connack(False, return_code(error.code))
+            else:
+                return
+        elif version is Version.MQTT_5:
+            is_allowed = error.code in allowed_codes.DISCONNECT_BY_SERVER
+            code = error.code if is_allowed else ReasonCode.UNSPECIFIED_ERROR
+            packet = Disconnect(code, NO_DISCONNECT._replace(reason_string=reason))
+        else:
+            return
+        data = encode(version, packet)
+        if self._packet_max_bytes is not None:
+            found = encode_within(version, packet, self._packet_max_bytes)
+            if found is None:
+                return
+            data = found
+        self._node.write(data)
+
+    @override
+    def ended(self, reason: Refusal) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._say(MqttError(reason_of(reason), reason.text))
+
+    @override
+    def replaced(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._say(MqttError(ReasonCode.SESSION_TAKEN_OVER, "another connection has this client id"))
+
+    @override
+    def leaving(self) -> Sequence[int]:
+        return () if self._will is None else tuple(self._will.tags)
+
+    @override
+    def lost(self) -> None:
+        self._is_over = True
+        if self._work is not None:
+            self._work.stop()
+            self._work = None

@@ -1,0 +1,604 @@
+"""Sessions of MQTT over a broker without sockets: what outlives a connection, and what a next one finds."""
+
+import pytest
+
+from node.catalogue.commands import DeleteQueue, SetPermission
+from node.mqtt.constants import PacketType
+from node.mqtt.packets import Acks, Disconnect, Subscription, Will
+from node.mqtt.properties import ConnectProperties, PublishProperties, WillProperties
+from node.mqtt.reason_codes import ReasonCode
+from tests.kit.world import World
+from tests.node.mqtt.mqtt_client import V3, V4, V5, MqttClient, connected
+
+BOTH = pytest.mark.parametrize("version", [V4, V5])
+
+
+def persistent(world: World, client_id: str = "c", version: int = V4, *, acks: bool = True) -> MqttClient:
+    """Return a client that is connected to its persistent session."""
+    options = {"expiry_s": 1000} if version == V5 else {}
+    return connected(world, client_id, version, clean=False, acks=acks, **options)  # type: ignore[arg-type]
+
+
+# --- clean and persistent sessions ---
+
+
+@BOTH
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_messages_wait_for_a_persistent_session(version: int, qos: int) -> None:
+    world = World()
+    client = persistent(world, version=version)
+    client.subscribe("a/#", qos=qos)
+    client.cut()
+    connected(world, "p").publish("a/b", b"1", b"2", qos=2)
+    client = MqttClient(world, version)  # type: ignore[arg-type]
+    answer = client.connect("c", clean=False, expiry_s=1000 if version == V5 else None)
+    assert answer.session_present
+    assert [(each.payloads[0], each.qos) for each in client.published()] == [(b"1", qos), (b"2", qos)]
+    client.unsubscribe("a/#")
+    connected(world, "p").publish("a/b", b"3", qos=1)
+    assert client.bodies() == []
+
+
+@BOTH
+def test_a_clean_session_leaves_nothing(version: int) -> None:
+    world = World()
+    client = connected(world, version=version)  # type: ignore[arg-type]
+    client.subscribe("a", "b", qos=0)
+    client.subscribe("c", qos=1)
+    client.subscribe("d", qos=2)
+    assert len(world.queue_names) == 3
+    client.disconnect()
+    world.settle()
+    assert world.queue_names == set()
+    assert not persistent(world, version=version).connection.is_finished
+
+
+@BOTH
+def test_a_clean_start_drops_a_persistent_session(version: int) -> None:
+    world = World()
+    client = persistent(world, version=version)
+    client.subscribe("a", qos=1)
+    client.subscribe("b", qos=2)
+    connected(world, "p").publish("b", b"lost", qos=2)
+    client.cut()
+    client = connected(world, version=version, clean=True)  # type: ignore[arg-type]
+    assert client.bodies() == []
+    client.disconnect()
+    again = MqttClient(world, version)  # type: ignore[arg-type]
+    assert not again.connect("c", clean=False).session_present
+    assert again.bodies() == []
+
+
+def test_a_session_is_there_without_subscriptions() -> None:
+    world = World()
+    persistent(world).disconnect()
+    assert MqttClient(world).connect("c", clean=False).session_present
+
+
+def test_subscriptions_come_back_with_their_options() -> None:
+    world = World()
+    client = persistent(world, version=V5)
+    client.subscribe(Subscription("a", 1, retain_as_published=True), identifier=7)
+    client.subscribe(Subscription("b", 0, no_local=True), identifier=8)
+    client.subscribe(Subscription("c.d/e", 2))
+    client.cut()
+    client = persistent(world, version=V5)
+    assert client.bodies() == []
+    client.publish("b", b"own")
+    connected(world, "p", V5).publish("a", b"1", qos=1, retain=True)
+    connected(world, "q", V5).publish("b", b"2")
+    connected(world, "r", V5).publish("c.d/e", b"3", qos=2)
+    found = {each.payloads[0]: each for each in client.published()}
+    assert found.keys() == {b"1", b"2", b"3"}
+    assert (found[b"1"].retain, found[b"1"].properties.subscription_ids) == (True, (7,))
+    assert (found[b"2"].qos, found[b"2"].properties.subscription_ids) == (0, (8,))
+    assert client.unsubscribe("c.d/e", "b", "x").codes == (0, 0, ReasonCode.NO_SUBSCRIPTION_EXISTED)
+
+
+def test_a_session_expires() -> None:
+    world = World()
+    client = connected(world, version=V5, clean=False, expiry_s=100)
+    client.subscribe("a", qos=2)
+    client.cut()
+    world.advance(90.0)
+    client = MqttClient(world, V5)
+    assert client.connect("c", clean=False, expiry_s=100).session_present
+    client.cut()
+    world.advance(110.0)
+    assert not MqttClient(world, V5).connect("c", clean=False).session_present
+
+
+def test_a_client_ends_its_session_as_it_disconnects() -> None:
+    world = World()
+    client = connected(world, version=V5, clean=False, expiry_s=100)
+    client.subscribe("a", qos=1)
+    client.send(Disconnect(properties=Disconnect().properties._replace(session_expiry_s=0)))
+    assert client.is_reset
+    world.settle()
+    assert world.queue_names == set()
+
+
+def test_a_session_that_ends_with_its_connection_is_not_prolonged() -> None:
+    client = connected(World(), version=V5)
+    client.send(Disconnect(properties=Disconnect().properties._replace(session_expiry_s=10)))
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    assert answer.code == ReasonCode.PROTOCOL_ERROR
+
+
+def test_the_server_tells_how_long_the_session_lives() -> None:
+    world = World()
+    answer = MqttClient(world, V5).connect("c", clean=False, expiry_s=0xFFFFFFFF)
+    assert answer.properties.session_expiry_s == 86_400
+    assert MqttClient(world, V5).connect("d", expiry_s=50).properties.session_expiry_s is None
+
+
+# --- takeover ---
+
+
+@BOTH
+def test_a_second_connection_takes_over(version: int) -> None:
+    world = World()
+    first = persistent(world, version=version)
+    first.subscribe("a", qos=1)
+    second = persistent(world, version=version)
+    assert first.is_reset
+    codes = [packet.code for packet in first.told() if isinstance(packet, Disconnect)]
+    assert codes == ([ReasonCode.SESSION_TAKEN_OVER] if version == V5 else [])
+    connected(world, "p").publish("a", b"1", qos=1)
+    assert second.bodies() == [b"1"]
+
+
+def test_an_unacknowledged_message_goes_to_the_connection_that_takes_over() -> None:
+    world = World()
+    first = persistent(world, acks=False)
+    first.subscribe("a", qos=1)
+    connected(world, "p").publish("a", b"1", qos=1)
+    assert first.bodies() == [b"1"]
+    second = persistent(world)
+    (found,) = second.published()
+    assert (found.payloads[0], found.dup) == (b"1", True)
+
+
+# --- overlapping subscriptions ---
+
+
+@BOTH
+def test_a_message_comes_once_with_the_highest_qos(version: int) -> None:
+    world = World()
+    client = connected(world, version=version)  # type: ignore[arg-type]
+    client.subscribe("a/#", qos=0)
+    client.subscribe("a/+", qos=1)
+    client.subscribe("a/b", qos=2)
+    connected(world, "p").publish("a/b", b"1", qos=2)
+    connected(world, "p").publish("a/c", b"2", qos=2)
+    connected(world, "p").publish("a/c/d", b"3", qos=2)
+    assert sorted((each.payloads[0], each.qos) for each in client.published()) == [
+        (b"1", 2),
+        (b"2", 1),
+        (b"3", 0),
+    ]
+
+
+@BOTH
+def test_a_subscription_changes_its_qos(version: int) -> None:
+    world = World()
+    client = persistent(world, version=version)
+    for qos in (2, 0, 1):
+        assert client.subscribe("a", qos=qos) == (qos,)
+        connected(world, "p").publish("a", b"m", qos=2)
+        assert [(each.qos, each.payloads[0]) for each in client.published()] == [(qos, b"m")]
+
+
+def test_identifiers_of_all_subscriptions_that_match() -> None:
+    client = connected(World(), version=V5)
+    client.subscribe("a/+", qos=1, identifier=1)
+    client.subscribe("a/#", qos=1, identifier=2)
+    client.publish("a/b", b"m")
+    (found,) = client.published()
+    assert sorted(found.properties.subscription_ids) == [1, 2]
+
+
+def test_no_local() -> None:
+    world = World()
+    client, other = connected(world, "c", V5), connected(world, "d", V5)
+    for each in (client, other):
+        each.subscribe(Subscription("a", 1, no_local=True))
+    client.publish("a", b"m", qos=1)
+    assert (client.bodies(), other.bodies()) == ([], [b"m"])
+
+
+# --- shared subscriptions ---
+
+
+def test_each_message_of_a_shared_subscription_goes_to_one_member() -> None:
+    world = World()
+    members = [connected(world, name, V5) for name in "ab"]
+    other = connected(world, "o", V5)
+    for member in members:
+        assert member.subscribe("$share/g/t/#", qos=2) == (1,)
+    other.subscribe("t/#")
+    connected(world, "p").publish("t/x", *(b"%d" % number for number in range(10)), qos=1)
+    bodies = [each.bodies() for each in members]
+    assert sorted(bodies[0] + bodies[1]) == sorted(other.bodies())
+    assert bodies[0]
+    assert bodies[1]
+    members[0].unsubscribe("$share/g/t/#")
+    connected(world, "p").publish("t/x", b"m", qos=1)
+    assert (members[0].bodies(), members[1].bodies()) == ([], [b"m"])
+
+
+def test_a_persistent_session_is_a_member_again() -> None:
+    world = World()
+    client = persistent(world, version=V5)
+    client.subscribe("$share/g/t", qos=1)
+    client.cut()
+    connected(world, "p").publish("t", b"m", qos=1)
+    client = persistent(world, version=V5)
+    assert client.bodies() == [b"m"]
+    assert client.unsubscribe("$share/g/t").codes == (0,)
+    client.cut()
+    connected(world, "p").publish("t", b"n", qos=1)
+    assert persistent(world, version=V5).bodies() == []
+
+
+# --- QoS 2 ---
+
+
+def test_a_message_with_qos_2_that_is_sent_again_is_published_once() -> None:
+    world = World()
+    subscriber = connected(world, "s")
+    subscriber.subscribe("a", qos=2)
+    client = persistent(world, acks=False)
+    client.publish("a", b"m", qos=2, packet_ids=[5])
+    assert client.acked(PacketType.PUBREC) == [5]
+    client.cut()
+    client = persistent(world, acks=False)
+    client.publish("a", b"m", qos=2, dup=True, packet_ids=[5])
+    assert client.acked(PacketType.PUBREC) == [5]
+    client.send(Acks(PacketType.PUBREL, (5,)))
+    assert client.acked(PacketType.PUBCOMP) == [5]
+    assert subscriber.bodies() == [b"m"]
+    client.publish("a", b"n", qos=2, packet_ids=[5])
+    assert subscriber.bodies() == [b"n"], "the packet identifier was free again"
+
+
+def test_within_one_connection_too() -> None:
+    world = World()
+    subscriber = connected(world, "s")
+    subscriber.subscribe("a", qos=2)
+    client = connected(world, acks=False)
+    for dup in (False, True, True):
+        client.publish("a", b"m", qos=2, dup=dup, packet_ids=[5])
+    assert client.acked(PacketType.PUBREC) == [5, 5, 5]
+    assert subscriber.bodies() == [b"m"]
+
+
+@pytest.mark.parametrize(("version", "code"), [(V4, 0), (V5, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)])
+def test_a_pubrel_without_a_message_is_completed(version: int, code: int) -> None:
+    client = connected(World(), version=version)  # type: ignore[arg-type]
+    client.send(Acks(PacketType.PUBREL, (9,)))
+    (answer,) = client.told()
+    assert isinstance(answer, Acks)
+    assert (answer.type, answer.packet_ids, answer.code) == (PacketType.PUBCOMP, (9,), code)
+
+
+def test_a_delivery_with_qos_2_keeps_its_packet_identifier() -> None:
+    world = World()
+    client = persistent(world, acks=False)
+    client.subscribe("a", qos=2)
+    connected(world, "p").publish("a", b"1", b"2", qos=2)
+    sent = {each.payloads[0]: each.packet_ids for each in client.published()}
+    client.cut()
+    client = persistent(world, acks=False)
+    again = client.published()
+    assert {each.payloads[0]: each.packet_ids for each in again} == sent
+    assert all(each.dup for each in again)
+
+
+def test_a_message_after_its_pubrec_is_not_delivered_again() -> None:
+    world = World()
+    client = persistent(world, acks=False)
+    client.subscribe("a", qos=2)
+    connected(world, "p").publish("a", b"1", qos=2)
+    (found,) = client.published()
+    client.send(Acks(PacketType.PUBREC, found.packet_ids))
+    assert client.acked(PacketType.PUBREL) == list(found.packet_ids)
+    client.cut()
+    client = persistent(world, acks=False)
+    told = client.told()
+    assert [(packet.type, tuple(packet.packet_ids)) for packet in told if isinstance(packet, Acks)] == [
+        (PacketType.PUBREL, tuple(found.packet_ids))
+    ]
+    client.send(Acks(PacketType.PUBCOMP, found.packet_ids))
+    connected(world, "p").publish("a", b"2", qos=2)
+    assert client.bodies() == [b"2"]
+
+
+def test_a_pubrec_for_a_former_connections_message_comes_before_it_is_delivered_again() -> None:
+    world = World()
+    client = persistent(world, acks=False)
+    client.subscribe("a", qos=2)
+    connected(world, "p").publish("a", b"1", qos=2)
+    (found,) = client.published()
+    client.cut()
+    client = MqttClient(world, acks=False)
+    client.connect("c", clean=False)
+    client.told()
+    client.send(Acks(PacketType.PUBREC, found.packet_ids))
+    assert client.acked(PacketType.PUBREL) == list(found.packet_ids)
+    client.send(Acks(PacketType.PUBCOMP, found.packet_ids))
+    assert client.bodies() == []
+    client.cut()
+    assert persistent(world).bodies() == []
+
+
+# --- flow ---
+
+
+def test_no_more_messages_are_unacknowledged_than_the_client_takes() -> None:
+    world = World()
+    client = MqttClient(world, V5, acks=False)
+    client.connect("c", properties=ConnectProperties(receive_maximum=3))
+    client.subscribe("a", qos=1)
+    client.subscribe("b", qos=2)
+    client.subscribe("z", qos=0)
+    publisher = connected(world, "p")
+    publisher.publish("a", *(b"a%d" % number for number in range(5)), qos=1)
+    publisher.publish("b", *(b"b%d" % number for number in range(5)), qos=2)
+    publisher.publish("z", b"z")
+    found = client.published()
+    assert sum(1 for each in found if each.qos) == 3
+    assert b"z" in [each.payloads[0] for each in found], "QoS 0 does not wait"
+    client.acks = True
+    for each in found:
+        if each.qos:
+            client.send(Acks(PacketType.PUBACK if each.qos == 1 else PacketType.PUBREC, each.packet_ids))
+    assert len(client.bodies()) == 7
+
+
+def test_a_client_of_mqtt_5_that_sends_too_much_is_disconnected() -> None:
+    client = MqttClient(World(), V5, settings={"receive_maximum": 3}, acks=False)
+    client.connect("c")
+    client.publish("a", b"1", b"2", b"3", qos=2)
+    assert len(client.acked(PacketType.PUBREC)) == 3
+    client.publish("a", b"4", qos=2)
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    assert answer.code == ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
+
+
+def test_acknowledgements_come_in_order() -> None:
+    client = connected(World(), acks=False)
+    client.publish("a", *(b"%d" % number for number in range(100)), qos=1)
+    assert client.acked(PacketType.PUBACK) == list(range(1, 101))
+
+
+# --- wills ---
+
+WILL = Will("w", b"gone", 1)
+
+
+@BOTH
+def test_a_will_is_published_when_the_connection_is_lost(version: int) -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w", qos=1)
+    client = connected(world, version=version, will=WILL)  # type: ignore[arg-type]
+    world.advance(200.0)
+    assert watcher.bodies() == []
+    client.cut()
+    assert [(each.payloads[0], each.qos) for each in watcher.published()] == [(b"gone", 1)]
+    connected(world, will=WILL).disconnect()
+    assert watcher.bodies() == []
+
+
+def test_a_will_is_published_when_the_client_asks_for_it() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    connected(world, version=V5, will=WILL).disconnect(ReasonCode.DISCONNECT_WITH_WILL)
+    assert watcher.bodies() == [b"gone"]
+
+
+def test_a_will_is_published_when_a_client_is_silent() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    client = connected(world, will=WILL, keep_alive_s=10)
+    world.advance(14.0)
+    assert not client.is_reset
+    client.publish("x", b"alive")
+    world.advance(14.0)
+    assert not client.is_reset
+    world.advance(2.0)
+    assert client.is_reset
+    assert watcher.bodies() == [b"gone"]
+
+
+def test_a_will_of_a_connection_that_was_taken_over() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    connected(world, will=WILL)
+    connected(world)
+    assert watcher.bodies() == [b"gone"]
+
+
+def test_a_will_is_retained() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    connected(world, will=WILL._replace(retain=True)).cut()
+    assert watcher.bodies() == [b"gone"]
+    late = connected(world, "l")
+    late.subscribe("w")
+    (found,) = late.published()
+    assert (found.payloads[0], found.retain) == (b"gone", True)
+
+
+def delayed(delay_s: int) -> Will:
+    """Return a will with a delay."""
+    return WILL._replace(properties=WillProperties(will_delay_s=delay_s))
+
+
+def test_a_will_is_delayed() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    connected(world, version=V5, clean=False, expiry_s=1000, will=delayed(30)).cut()
+    world.advance(25.0)
+    assert watcher.bodies() == []
+    world.advance(10.0)
+    assert watcher.bodies() == [b"gone"]
+
+
+def test_a_client_that_comes_back_in_time_keeps_its_will_from_being_published() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    connected(world, version=V5, clean=False, expiry_s=1000, will=delayed(30)).cut()
+    world.advance(25.0)
+    connected(world, version=V5, clean=False, expiry_s=1000).disconnect()
+    world.advance(100.0)
+    assert watcher.bodies() == []
+
+
+def test_a_delayed_will_is_published_when_its_session_ends() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    connected(world, version=V5, clean=False, expiry_s=1000, will=delayed(300)).cut()
+    connected(world, version=V5, clean=True)
+    assert watcher.bodies() == [b"gone"]
+    connected(world, version=V5, clean=False, expiry_s=20, will=delayed(300)).cut()
+    world.advance(25.0)
+    assert watcher.bodies() == [b"gone"]
+
+
+def test_a_will_outlives_the_loss_of_its_node() -> None:
+    """As a node's loss looks to the queue: its consumer is gone, and nothing was settled."""
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    client = connected(world, will=WILL)
+    client.connection._client.leaving = lambda: ()  # type: ignore[union-attr,method-assign]
+    client.cut()
+    assert watcher.bodies() == []
+    world.advance(61.0)
+    assert watcher.bodies() == [b"gone"]
+
+
+# --- refusals ---
+
+
+@BOTH
+def test_a_subscription_without_permission_is_refused(version: int) -> None:
+    world = World()
+    world.submit(SetPermission("/", "guest", ".*", ".*", "^mqtt-subscription"))
+    client = connected(world, version=version)  # type: ignore[arg-type]
+    code = ReasonCode.NOT_AUTHORIZED if version == V5 else 0x80
+    assert client.subscribe("a", qos=1) == (code,)
+
+
+@BOTH
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_publish_without_permission_ends_the_connection(version: int, qos: int) -> None:
+    world = World()
+    world.submit(SetPermission("/", "guest", ".*", "^mqtt-subscription", ".*"))
+    client = persistent(world, version=version)
+    client.publish("a", b"m", qos=qos)
+    assert client.is_reset
+    codes = [packet.code for packet in client.told() if isinstance(packet, Disconnect)]
+    assert codes == ([ReasonCode.NOT_AUTHORIZED] if version == V5 else [])
+
+
+def test_a_retained_message_needs_the_permission_of_the_topic() -> None:
+    world = World()
+    world.submit(SetPermission("/", "guest", ".*", "^mqtt-subscription", ".*"))
+    client = connected(world)
+    client.publish("a", b"m", retain=True)
+    assert client.is_reset
+    world.submit(SetPermission("/", "guest", ".*", ".*", ".*"))
+    client = connected(world)
+    client.subscribe("a")
+    assert client.bodies() == []
+
+
+def test_a_client_whose_queue_is_deleted_is_disconnected() -> None:
+    world = World()
+    client = persistent(world, version=V5)
+    client.subscribe("a", qos=1)
+    world.submit(DeleteQueue("/", "mqtt-subscription-cqos1"))
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    assert client.is_reset
+
+
+def test_invalid_filters_are_refused_one_by_one() -> None:
+    client = connected(World(), version=V5)
+    invalid = ReasonCode.TOPIC_FILTER_INVALID
+    assert client.subscribe("a/#/b", "ok", "x" * 300, "$share//a") == (invalid, 0, invalid, invalid)
+    assert connected(World(), version=V4).subscribe("a/#/b", "ok") == (0x80, 0)
+
+
+def test_topics_that_are_too_long_for_amqp() -> None:
+    client = connected(World(), version=V5)
+    client.publish("x" * 300, b"m")
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    assert answer.code == ReasonCode.TOPIC_NAME_INVALID
+
+
+# --- properties ---
+
+
+def test_properties_go_all_the_way() -> None:
+    client = connected(World(), version=V5)
+    client.subscribe("a", qos=1)
+    sent = PublishProperties(
+        payload_format_indicator=1,
+        message_expiry_s=100,
+        response_topic="answers/to me",
+        correlation_data=b"\x00\xff",
+        user_properties=(("k", "v"), ("k", "w"), ("x-mqtt-client", "me"), ("CC", "no")),
+        content_type="text/plain",
+    )
+    client.publish("a", b"m", qos=1, properties=sent)
+    (found,) = client.published()
+    assert found.properties == sent
+
+
+def test_topic_aliases_both_ways() -> None:
+    client = MqttClient(World(), V5)
+    answer = client.connect("c", properties=ConnectProperties(topic_alias_maximum=1))
+    assert answer.properties.topic_alias_maximum == 16
+    client.subscribe("#")
+    client.publish("a", b"1", properties=PublishProperties(topic_alias=1))
+    client.publish("", b"2", properties=PublishProperties(topic_alias=1))
+    client.publish("b", b"3")
+    found = [(each.topic, each.properties.topic_alias) for each in client.published()]
+    assert found == [("a", 1), ("", 1), ("b", None)]
+    client.publish("", b"3", properties=PublishProperties(topic_alias=17))
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    assert answer.code == ReasonCode.TOPIC_ALIAS_INVALID
+
+
+def test_a_message_longer_than_the_client_takes_is_dropped() -> None:
+    client = MqttClient(World(), V5)
+    client.connect("c", properties=ConnectProperties(maximum_packet_bytes=100))
+    client.subscribe("a", qos=1)
+    client.publish("a", b"x" * 200, b"y", qos=1)
+    assert client.bodies() == [b"y"]
+    world = client.world
+    assert world.queue("mqtt-subscription-cqos1").unacked_count == 0
+
+
+def test_mqtt_3_1() -> None:
+    world = World()
+    client = connected(world, version=V3)
+    client.subscribe("a", qos=1)
+    client.publish("a", b"m", qos=1)
+    assert client.bodies() == [b"m"]
+    assert client.connection.protocol == "MQTT 3.1"
