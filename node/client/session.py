@@ -266,17 +266,9 @@ class SessionConnection(Connection):
                 self._heard(sent.channel, sent.method)
         self._deliver(deliveries)
 
-    def _has_got(self, method: BasicGetOk, content: bytes) -> None:
-        properties, body = decode_content(content)
-        found = Delivery(
-            "",
-            method.delivery_tag,
-            method.exchange,
-            method.routing_key,
-            method.redelivered,
-            properties,
-            body,
-        )
+    def _has_got(self, got: BasicGetOk, content: bytes) -> None:
+        tag, exchange, key = got.delivery_tag, got.exchange, got.routing_key
+        found = Delivery("", tag, exchange, key, got.redelivered, *decode_content(content))
         self.tell("take a message", self._got.popleft(), found)
 
     def _deliver(self, deliveries: list[Delivery]) -> None:

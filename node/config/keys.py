@@ -469,7 +469,6 @@ UNUSED_PREFIXES: Final = (
     "stream.",
     "sysmon_handler.",
     "trust_store.",
-    "web_mqtt.",
 )
 """Prefixes of families of keys whose values are not checked."""
 

@@ -65,10 +65,11 @@ _WITH_RETURN_CODE: Final = frozenset(
 
 
 class MqttConnection(ProtocolConnection):
-    """One client."""
+    """One client.   label: how operators see the protocol, in front of its version."""
 
-    def __init__(self, node: Session, settings: MqttSettings) -> None:
+    def __init__(self, node: Session, settings: MqttSettings, label: str = "MQTT") -> None:
         self._node = node
+        self._label = label
         self._settings = settings
         self._decoder = Decoder(is_server=True, packet_max_bytes=settings.connect_max_bytes)
         self._packets: Iterator[Packet] = iter(())
@@ -177,7 +178,7 @@ class MqttConnection(ProtocolConnection):
         node, settings = self._node, self._settings
         self._version = version = connect.version
         given = connect.properties
-        node.name_protocol(f"MQTT {VERSION_NAMES[version]}")
+        node.name_protocol(f"{self._label} {VERSION_NAMES[version]}")
         self._packet_max_bytes = given.maximum_packet_bytes
         self._tells_reasons = given.request_problem_information is not False
         if given.authentication_method is not None:

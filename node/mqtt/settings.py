@@ -88,9 +88,9 @@ class MqttSettings:
         return topic_of(key, is_sparkplug=self.is_sparkplug)
 
 
-def mqtt_settings(given: Settings) -> MqttSettings:
-    """Return the values of the settings of a plug-in."""
-    values = {setting.key: given.get(setting.key, setting.default) for setting in SETTINGS}
+def mqtt_settings(given: Settings, prefix: str = "") -> MqttSettings:
+    """Return the values of the settings of a plug-in.   prefix: of their keys, if they are borrowed."""
+    values = {setting.key: given.get(prefix + setting.key, setting.default) for setting in SETTINGS}
     return MqttSettings(
         default_user=str(values["default_user"]),
         default_pass=str(values["default_pass"]),

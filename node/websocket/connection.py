@@ -57,6 +57,7 @@ class InnerSession:
         self.write = write
         self.close = close
         self.publish = session.publish  # without the way round by `__getattr__`
+        self.publish_run = session.publish_run
         self.ack = session.ack
 
     def __getattr__(self, name: str) -> Any:
@@ -151,6 +152,21 @@ class WebSocketConnection(ProtocolConnection):
     def delivered(self, deliveries: Sequence[Delivery]) -> None:
         if self._inner is not None:
             self._inner.delivered(deliveries)
+
+    @override
+    def flush(self) -> None:
+        if self._inner is not None:
+            self._inner.flush()
+
+    @override
+    def leaving(self) -> Sequence[int]:
+        return () if self._inner is None else self._inner.leaving()
+
+    @override
+    def replaced(self) -> None:
+        if self._inner is not None:
+            self._inner.replaced()
+            self._end(GOING_AWAY)
 
     @override
     def cancelled(self, consumer: str) -> None:

@@ -33,6 +33,7 @@ _DESCRIPTIONS: Final = {
     "rabbitmq_sharding": "Exchange type x-modulus-hash",
     "rabbitmq_stomp": "STOMP 1.0, 1.1 and 1.2",
     "rabbitmq_mqtt": "MQTT 3.1, 3.1.1 and 5.0",
+    "rabbitmq_web_mqtt": "MQTT over WebSocket",
     "rabbitmq_management": "HTTP API and web UI",
     "rabbitmq_management_agent": "Statistics of a node",
     "rabbitmq_prometheus": "Metrics for Prometheus",

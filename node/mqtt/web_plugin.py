@@ -1,0 +1,57 @@
+"""The plug-in `rabbitmq_web_mqtt`: MQTT over WebSocket, on port 15675, with its settings `web_mqtt.NAME`.
+
+Users, vhosts and all that MQTT itself needs are set as for RabbitMQ's plug-in: by the settings `mqtt.NAME`.
+Source: RabbitMQ 3.10.8, `rabbit_web_mqtt_handler`; MQTT 3.1.1 and 5.0, chapter 6.
+"""
+
+from typing import ClassVar, Final
+
+from node.mqtt.connection import MqttConnection
+from node.mqtt.plugin import MqttListener
+from node.mqtt.settings import PREFIX as MQTT_PREFIX
+from node.mqtt.settings import SETTINGS as MQTT_SETTINGS
+from node.mqtt.settings import mqtt_settings
+from node.override import override
+from node.plugins import VERSION, Plugin, ProtocolConnection, Session, Setting, Settings
+from node.websocket.connection import BINARY, WEB_SETTINGS, WebSocketListener
+from node.websocket.handshake import Request
+
+LABEL: Final = "Web MQTT"
+_NO_EFFECT: Final = "taken and not used"
+
+
+class WebMqttListener(WebSocketListener):
+    """The listener for MQTT over WebSocket."""
+
+    name = "http/web-mqtt"
+    protocol = LABEL
+    default_port = 15675
+    subprotocols = ("mqtt", "mqttv3.1")
+    has_consumer_timeout: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, BINARY)
+        self._mqtt = mqtt_settings(settings, f"{MQTT_PREFIX}.")
+
+    @override
+    def connection_within(self, session: Session, request: Request) -> ProtocolConnection:
+        return MqttConnection(session, self._mqtt, LABEL)
+
+
+PLUGIN: Final = Plugin(
+    "rabbitmq_web_mqtt",
+    VERSION,
+    "MQTT over WebSocket",
+    settings=(
+        *WEB_SETTINGS,
+        Setting("num_acceptors.tcp", 10, _NO_EFFECT),
+        Setting("num_acceptors.ssl", 10, _NO_EFFECT),
+        Setting("proxy_protocol", False, _NO_EFFECT),
+        Setting("ws_opts.compress", True, _NO_EFFECT),
+        Setting("ws_opts.idle_timeout", 0, _NO_EFFECT),
+        Setting("cowboy_opts.idle_timeout", 0, _NO_EFFECT),
+    ),
+    prefix="web_mqtt",
+    listeners=(WebMqttListener,),
+    borrowed=(MQTT_PREFIX, MQTT_SETTINGS + MqttListener.port_settings()),
+)
