@@ -23,8 +23,8 @@ LAYERS: Final = {
     "node.routing": ("node.amqp", "node.catalogue", "node.extension"),
     "node.plugins": ("node.amqp", "node.catalogue", "node.extension", "node.routing"),
     "node.backends": ("node.plugins",),
-    "node.mqtt": ("node.plugins", "node.websocket"),
     "node.websocket": ("node.plugins",),
+    "node.mqtt": ("node.plugins", "node.websocket"),
     "node.stomp": ("node.amqp", "node.plugins", "node.websocket"),
     "node.queue": ("node.amqp", "node.scheduling", "node.catalogue"),
     "node.client": (

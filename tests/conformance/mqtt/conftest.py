@@ -8,24 +8,30 @@ import pytest
 
 from tests.conformance.conftest import Bystander
 from tests.conformance.mqtt.paho_client import PahoClient
-from tests.kit.ports import free_port
+from tests.kit.ports import free_ports
 from tests.kit.servers import Server, Settings, start_server
 
 
 class MqttServer(NamedTuple):
-    """A server with the plug-in for MQTT.   mqtt_port: where its clients are accepted."""
+    """A server with the plug-ins for MQTT.   mqtt_port, web_port: where their clients are accepted."""
 
     server: Server
     mqtt_port: int
+    web_port: int
 
 
 def start_mqtt(settings: Settings | None = None) -> MqttServer:
-    """Start what FLUFFLE_TEST_AGAINST names, with the plug-in for MQTT."""
-    port = free_port()
+    """Start what FLUFFLE_TEST_AGAINST names, with the plug-ins for MQTT."""
+    port, web_port = free_ports(2)
     is_rabbit = os.environ.get("FLUFFLE_TEST_AGAINST", "fluffle") == "rabbitmq"
     key = "mqtt.listeners.tcp.1" if is_rabbit else "mqtt.listeners.tcp.default"
-    given = {key: f"127.0.0.1:{port}", **(settings or {})}
-    return MqttServer(start_server(given, plugins=("rabbitmq_mqtt",)), port)
+    given = {
+        key: f"127.0.0.1:{port}",
+        "web_mqtt.tcp.ip": "127.0.0.1",
+        "web_mqtt.tcp.port": str(web_port),
+        **(settings or {}),
+    }
+    return MqttServer(start_server(given, plugins=("rabbitmq_mqtt", "rabbitmq_web_mqtt")), port, web_port)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import paho.mqtt.client as paho
 from paho.mqtt.packettypes import PacketTypes
@@ -33,6 +33,7 @@ class PahoClient:
         will_delay_s: int | None = None,
         keep_alive_s: int = 60,
         receive_maximum: int | None = None,
+        transport: Literal["tcp", "websockets"] = "tcp",
     ) -> None:
         options: dict[str, Any] = {} if version == V5 else {"clean_session": clean}
         self.version = version
@@ -48,8 +49,11 @@ class PahoClient:
             client_id=client_id,
             protocol=version,
             reconnect_on_failure=False,
+            transport=transport,
             **options,
         )
+        if transport == "websockets":
+            client.ws_set_options("/ws")
         client.max_inflight_messages = 100
         client.on_connect = self._connected
         client.on_disconnect = lambda *arguments: self.disconnects.append(arguments[3].value)
