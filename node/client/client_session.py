@@ -68,7 +68,6 @@ class Speaker(Protocol):
     def open(self, vhost: str, on_done: OnDone) -> None: ...
     def ask_broker(self, frames: bytes) -> None: ...
     def ask_topology(self, method: Method, on_done: OnDone) -> None: ...
-    def hold_reading(self, is_held: bool) -> None: ...
     def after_requests(
         self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool
     ) -> None: ...
@@ -143,10 +142,6 @@ class ClientSession:
     def name_client(self, name: str) -> None:
         """Show operators the client's name."""
         self._speaker.client_name = name
-
-    def hold_reading(self, is_held: bool) -> None:
-        """Read nothing more, or read on."""
-        self._speaker.hold_reading(is_held)
 
     def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
         """Be the only connection with a name."""

@@ -490,11 +490,6 @@ class SessionConnection(Connection):
         if not self.is_finished:
             self.finish()
 
-    def hold_reading(self, is_held: bool) -> None:
-        """Read nothing more from the client, or read on."""
-        self._is_held = is_held
-        self._on_change()
-
     # --- timers ---
 
     @property

@@ -129,9 +129,6 @@ class Session(Protocol):
     def name_client(self, name: str) -> None:
         """Show operators the name that the client gave itself."""
 
-    def hold_reading(self, is_held: bool) -> None:
-        """Read nothing more from the client, or read on. What was read already still comes to `received`."""
-
     def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
         """Be the only connection of the plug-in, in the vhost, with a name.
 
