@@ -2,13 +2,17 @@
 
 Each function begins behind a packet that was read and checked, takes all complete packets that follow and differ in
 payload and packet identifier only, and returns where the first other one begins. A packet that is unusual in any way
-is another one: the decoder reads it by itself, where each fault has its error.
+is another one: the decoder reads it by itself, where each fault has its error. A run ends at `RUN_MAX` packets, so that
+whoever handles it can let others have their turn.
 """
 
 from struct import iter_unpack
 from typing import Final
 
 from node.mqtt.constants import VARIABLE_INTEGER_MAX_BYTES
+
+RUN_MAX: Final = 1024
+"""The limit of packets in a run: the messages of a long read of tiny ones come in several."""
 
 _ALIKE_MIN: Final = 4
 """So many packets of one length in a row are unpacked at once; for fewer the format costs more than it saves."""
@@ -26,9 +30,9 @@ def _length(data: bytes, pos: int, end: int) -> tuple[int, int]:
     return 0, 0
 
 
-def _count(data: bytes, head: bytes, pos: int, size: int) -> int:
-    """Return how many packets of a size to unpack at once: 0, or all that there is room for."""
-    count = (len(data) - pos) // size
+def _count(data: bytes, head: bytes, pos: int, size: int, most: int) -> int:
+    """Return how many packets of a size to unpack at once: 0, or all that there is room for, but not above `most`."""
+    count = min((len(data) - pos) // size, most)
     if count < _ALIKE_MIN or not data.startswith(head, pos + (_ALIKE_MIN - 1) * size):
         return 0
     return count if data.startswith(head, pos) else 0
@@ -40,7 +44,7 @@ def more_publishes(
     """Take PUBLISH packets with QoS 0.   first: their first byte.   fields: the bytes from the topic to the payload."""
     end, fields_bytes = len(data), len(fields)
     take = payloads.append
-    while end - pos > fields_bytes and data[pos] == first:
+    while end - pos > fields_bytes and data[pos] == first and len(payloads) < RUN_MAX:
         length, start = data[pos + 1], pos + 2
         if length >= 0x80:
             length, start = _length(data, pos + 1, end)
@@ -50,7 +54,7 @@ def more_publishes(
             break
         take(data[payload_at:after])
         head, pos = data[pos:payload_at], after
-        count = _count(data, head, pos, size)
+        count = _count(data, head, pos, size, RUN_MAX - len(payloads))
         if count:
             view = memoryview(data)[pos : pos + count * size]
             for begin, payload in iter_unpack(f"{len(head)}s{size - len(head)}s", view):
@@ -77,7 +81,7 @@ def more_with_ids(
     """
     end, topic_bytes, properties_bytes = len(data), len(topic), len(properties)
     fields_bytes = topic_bytes + 2 + properties_bytes
-    while end - pos > fields_bytes and data[pos] == first:
+    while end - pos > fields_bytes and data[pos] == first and len(payloads) < RUN_MAX:
         length, start = data[pos + 1], pos + 2
         if length >= 0x80:
             length, start = _length(data, pos + 1, end)
@@ -91,7 +95,7 @@ def more_with_ids(
         packet_ids.append(packet_id)
         payloads.append(data[payload_at:after])
         head, pos = data[pos:id_at], after
-        count = _count(data, head, pos, size)
+        count = _count(data, head, pos, size, RUN_MAX - len(payloads))
         if count:
             view = memoryview(data)[pos : pos + count * size]
             payload_bytes = after - payload_at
@@ -108,7 +112,7 @@ def more_with_ids(
 def more_acks(data: bytes, pos: int, head: bytes, rest: bytes, packet_ids: list[int]) -> int:
     """Take acknowledgements.   head: their fixed header.   rest: what follows their packet identifier."""
     size = len(head) + 2 + len(rest)
-    count = (len(data) - pos) // size
+    count = min((len(data) - pos) // size, RUN_MAX - len(packet_ids))
     if not count or not data.startswith(head, pos):
         return pos
     view = memoryview(data)[pos : pos + count * size]

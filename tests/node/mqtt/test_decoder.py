@@ -14,6 +14,7 @@ from node.mqtt.errors import MqttError
 from node.mqtt.packets import PINGREQ, Acks, Connack, Disconnect, Packet, Publishes
 from node.mqtt.properties import PublishProperties
 from node.mqtt.reason_codes import ReasonCode
+from node.mqtt.runs import RUN_MAX
 from tests.kit.mqtt_packets import connects, disconnects, in_runs, of_client, of_server, read, single
 
 V3_1, V3_1_1, V5 = Version
@@ -370,6 +371,23 @@ def test_acknowledgements_are_one_run(kind: str, first: int) -> None:
     data = b"".join(bytes((first, 2)) + each.to_bytes(2, "big") for each in range(1, 300))
     (found,) = packets(data)
     assert found == Acks(PacketType[kind], list(range(1, 300)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_run_has_a_limit(size: int, qos: int) -> None:
+    """Tiny messages in great number come in several runs, of equal sizes and of any sizes."""
+    count = 2 * RUN_MAX + 7
+    payloads = [bytes(size * (number % 3)) for number in range(count)]
+    ids = list(range(1, count + 1)) if qos else []
+    found = packets(encode(V3_1_1, Publishes("t", payloads, qos, packet_ids=ids)))
+    assert single(found) == single([Publishes("t", payloads, qos, packet_ids=ids)])
+    assert [len(each.payloads) for each in found if isinstance(each, Publishes)] == [RUN_MAX, RUN_MAX, 7]
+
+
+def test_a_run_of_acknowledgements_has_a_limit() -> None:
+    found = packets(encode(V3_1_1, Acks(PacketType.PUBACK, range(1, RUN_MAX + 8))))
+    assert [len(each.packet_ids) for each in found if isinstance(each, Acks)] == [RUN_MAX, 7]
 
 
 def test_acknowledgements_that_differ_end_a_run() -> None:
