@@ -46,6 +46,15 @@ from node.mqtt.wills import ConnectionWill
 from node.override import override
 from node.plugins import Delivery, ProtocolConnection, Refusal, Session
 
+TURN_COST: Final = 5000
+"""The cost of packets, some microseconds, after which a connection rests until the next turn of the loop."""
+
+PACKET_COST: Final = 20
+"""The cost of a packet, or of a run of them."""
+
+MESSAGE_COSTS: Final = (1, 4, 25)
+"""The cost of each message of a run, by its QoS."""
+
 KEEP_ALIVE_FACTOR: Final = 1.5
 """A client that is silent for so many keep-alive intervals is disconnected [MQTT-3.1.2-24]."""
 
@@ -64,6 +73,13 @@ _WITH_RETURN_CODE: Final = frozenset(
 """The errors that a CONNACK of MQTT 3.1 and 3.1.1 tells; for others the connection is closed [MQTT-3.1.4-1]."""
 
 
+def _cost(packet: Packet) -> int:
+    """Return about how many microseconds of work a packet is."""
+    if isinstance(packet, Publishes):
+        return PACKET_COST + len(packet.payloads) * MESSAGE_COSTS[packet.qos]
+    return PACKET_COST + len(packet.packet_ids) if isinstance(packet, Acks) else PACKET_COST
+
+
 class MqttConnection(ProtocolConnection):
     """One client.   label: how operators see the protocol, in front of its version."""
 
@@ -75,6 +91,7 @@ class MqttConnection(ProtocolConnection):
         self._packets: Iterator[Packet] = iter(())
         self._work: Work | None = None
         self._is_handling = False
+        self._is_resting = False
         self._is_connected = False
         self._is_over = False
         self._version = Version.MQTT_3_1_1
@@ -99,20 +116,39 @@ class MqttConnection(ProtocolConnection):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Handle the packets that are there, up to one that has to wait for the broker."""
-        if self._work is not None or self._is_handling:
+        """Handle the packets that are there, up to one that has to wait for the broker, or as many as a turn takes."""
+        if self._work is not None or self._is_handling or self._is_resting:
             return
         self._is_handling = True
+        left = TURN_COST
         try:
             for packet in self._packets:
                 self._handle(packet)
                 if self._work is not None or self._is_over:
+                    break
+                left -= _cost(packet)
+                if left <= 0 and self._decoder.buffered_bytes:
+                    self._rest()
                     break
         except MqttError as error:
             self._fail(error)
         finally:
             self._is_handling = False
         self.flush()
+
+    def _rest(self) -> None:
+        """Let others have their turn, and go on when the broker has carried out what was asked."""
+        self._is_resting = True
+        self._node.hold_reading(True)
+        self._node.after_requests(self._rested)
+
+    def _rested(self, is_safe: bool) -> None:
+        self._is_resting = False
+        if self._is_over:
+            return
+        self._node.hold_reading(False)
+        self._packets = self._decoder.packets()
+        self._go_on()
 
     def _begin(self, steps: Steps[None]) -> None:
         """Begin work that may wait for the broker; the next packets wait for its end."""
