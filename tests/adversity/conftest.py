@@ -1,6 +1,6 @@
 """Fixtures: a node of one's own for each attack."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -16,8 +16,13 @@ def start_node() -> Iterator[Callable[..., NodeProcess]]:
     """
     started: list[NodeProcess] = []
 
-    def start(settings: Mapping[str, str] | None = None, *, file_limit: int | None = None) -> NodeProcess:
-        started.append(TemporaryNode(settings, file_limit=file_limit))
+    def start(
+        settings: Mapping[str, str] | None = None,
+        *,
+        file_limit: int | None = None,
+        plugins: Sequence[str] = (),
+    ) -> NodeProcess:
+        started.append(TemporaryNode(settings, file_limit=file_limit, plugins=plugins))
         return started[-1]
 
     yield start

@@ -48,7 +48,7 @@ class NothingArrived(AssertionError):
 
 
 class MqttClient:
-    """A connection.   version: of the packets, whatever the CONNECT that is sent says."""
+    """A connection.   version: of the packets, whatever the CONNECT that is sent says.   socket: for floods."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MqttClient:
     ) -> None:
         self.version = version
         plain = socket.create_connection((host, port), TIMEOUT_S * patience())
-        self._socket = tls.wrap_socket(plain, server_hostname=host) if tls is not None else plain
+        self.socket = tls.wrap_socket(plain, server_hostname=host) if tls is not None else plain
         self._decoder = Decoder(is_server=False, version=version)
         self._arrived: deque[Packet] = deque()
 
@@ -72,14 +72,14 @@ class MqttClient:
 
     def close(self) -> None:
         """Close the socket without a word. Idempotent."""
-        self._socket.close()
+        self.socket.close()
 
     # --- what a client sends ---
 
     def send_bytes(self, data: bytes) -> None:
         """Send any bytes. A server may end the connection meanwhile: that is seen by what is read next."""
         with contextlib.suppress(ConnectionError, ssl.SSLError):
-            self._socket.sendall(data)
+            self.socket.sendall(data)
 
     def send(self, *packets: Packet) -> None:
         """Send packets, together."""
@@ -174,9 +174,9 @@ class MqttClient:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise NothingArrived(f"nothing came for {within_s:.1f} s")
-            self._socket.settimeout(left_s)
+            self.socket.settimeout(left_s)
             try:
-                data = self._socket.recv(READ_BYTES)
+                data = self.socket.recv(READ_BYTES)
             except TimeoutError:
                 continue
             except ConnectionError:

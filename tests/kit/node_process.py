@@ -171,6 +171,7 @@ class TemporaryNode(NodeProcess):
     """A node that is started at once, in a directory that is removed with it.
 
     settings: lines of its fluffle.conf.   file_limit: how many files it may have open.
+    plugins: those that are enabled; empty: the default.
     """
 
     def __init__(
@@ -180,9 +181,12 @@ class TemporaryNode(NodeProcess):
         listen: str = f"{HOST}:0",
         file_limit: int | None = None,
         management: str = "off",
+        plugins: Sequence[str] = (),
     ) -> None:
         self._parent = tempfile.TemporaryDirectory(prefix="fluffle-node-")
         self._last_log = ""
+        if plugins:
+            (Path(self._parent.name) / "enabled_plugins").write_text(f"[{','.join(plugins)}].")
         super().__init__(Path(self._parent.name), listen=listen, management=management)
         try:
             self.launch(settings)
