@@ -19,6 +19,7 @@ from tests.kit.cluster_client import ClusterClient
 from tests.kit.network import NAMES, Network
 from tests.kit.node_process import start_command
 from tests.kit.patience import patience
+from tests.kit.ports import free_port
 from tests.kit.server_process import ROOT
 
 EXPECTED: Final[Mapping[int, Sequence[str]]] = {
@@ -52,6 +53,8 @@ class ChaosNode(BrokerProcess):
         super().__init__(index, directory, network)
         self._code = code
         self._management = f"{self.place.host}:{self.place.http_port}" if is_managed else "off"
+        self.mqtt_port = free_port()
+        """Where MQTT's clients are accepted, if its plug-in is enabled."""
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write its fluffle.conf."""
@@ -125,6 +128,7 @@ class ChaosCluster:
     """The three of them.   directory: for data, configuration and logs; made and removed by who calls.
 
     has_ram: whether the last one is a RAM node.   is_managed: whether they have the HTTP API.
+    has_mqtt: whether they listen for MQTT's clients once its plug-in is enabled.
     """
 
     kind = FLUFFLE
@@ -138,6 +142,7 @@ class ChaosCluster:
         code: Path = ROOT,
         has_ram: bool = False,
         is_managed: bool = False,
+        has_mqtt: bool = False,
     ) -> None:
         self.network = network
         self.nodes = [
@@ -158,6 +163,8 @@ class ChaosCluster:
             settings[f"cluster_formation.classic_config.nodes.{number}"] = f"{node.name}:{port}"
         for node in self.nodes:
             own = {**settings, "cluster.advertised_address": node.place.advertised}
+            if has_mqtt:
+                own["mqtt.listeners.tcp.default"] = f"{node.place.host}:{node.mqtt_port}"
             if has_ram and node is self.nodes[-1]:
                 own["cluster_formation.node_type"] = "ram"
             node.configure(own)

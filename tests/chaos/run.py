@@ -52,6 +52,7 @@ from tests.chaos.fluffle_operator import FluffleOperator
 from tests.chaos.mirror_ledger import NUMBERS, Ledger, Trace
 from tests.chaos.mirror_load import Load
 from tests.chaos.mirrors import Mirrors
+from tests.chaos.mqtt_load import MqttLoad
 from tests.chaos.report import FaultRecord, Report, latency_quantiles
 from tests.chaos.report_page import page
 from tests.chaos.schedule import EPISODE_S, Planned, episodes, from_json, schedule, to_json
@@ -74,7 +75,9 @@ def make_broker(
 ) -> tuple[BrokerCluster, Operator]:
     """The nodes, not started, and who operates them."""
     if options.against == FLUFFLE:
-        cluster = ChaosCluster(directory, network, code=code, is_managed=not options.direct)
+        cluster = ChaosCluster(
+            directory, network, code=code, is_managed=not options.direct, has_mqtt=options.mqtt
+        )
         return cluster, FluffleOperator(cluster)
     # It needs RabbitMQ's tools, which most machines don't have.
     from tests.chaos.rabbit_cluster import RabbitCluster, RabbitOptions
@@ -162,6 +165,10 @@ class Episode:
     ) -> None:
         if self._options.wide:
             load.produce(WideFanout(load, Random(f"wide/{self._options.seed}/{since_s}")).run())
+        mqtt = None
+        if self._options.mqtt:
+            mqtt = MqttLoad(load, self._operator, Random(f"mqtt/{self._options.seed}/{since_s}"))
+            await mqtt.begin()
         began = time.monotonic()
         end = began + lasts_s
         self._timeline.watch()
@@ -176,6 +183,9 @@ class Episode:
                 break
         else:
             await asyncio.sleep(max(0.0, end - time.monotonic()))
+        if mqtt is not None:
+            await mqtt.finish()
+            self._report.notes += mqtt.summary()
         self._timeline.pause(time.monotonic())
 
     async def _is_survived(self, nemesis: ChaosNemesis, planned: Planned) -> bool:
@@ -383,6 +393,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="without delays, retries, dead letters, deduplication, groups, hashes",
     )
+    parser.add_argument("--mqtt", action="store_true", help="clients of MQTT with QoS 1 and 2, too")
     parser.add_argument("--keep", action="store_true", help="keep the directories, also of good episodes")
     parser.add_argument("--stop", action="store_true", help="after the first episode with a problem")
     return parser
@@ -396,6 +407,8 @@ def _settled(options: argparse.Namespace) -> str:
             options.network = "loopback"
     if not options.direct and haproxy.PROGRAM is None:
         return "there is no haproxy: install it, or say --direct"
+    if options.mqtt and options.against == RABBITMQ:
+        return "RabbitMQ's plug-in has no QoS 2: leave --mqtt out"
     if options.against == RABBITMQ:
         from tests.chaos.rabbit_cluster import missing
 
