@@ -47,6 +47,7 @@ class MqttLoadClient(asyncio.Protocol):
         self.lost: Lost | None = None
         self.ended = asyncio.Event()
         self._transport: asyncio.Transport | None = None
+        self._number = 0
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._opened: asyncio.Future[Connack] = asyncio.get_running_loop().create_future()
@@ -185,6 +186,7 @@ class MqttLoadClient(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.session.connect()
+        self._number = self.session.connections
         self._write()
 
     def data_received(self, data: bytes) -> None:
@@ -223,7 +225,8 @@ class MqttLoadClient(asyncio.Protocol):
         """End all waits."""
         code = self.disconnect_packet.code if self.disconnect_packet is not None else None
         self._lose(Lost(f"DISCONNECT with code {code:#x}" if code is not None else str(exc or "closed")))
-        self.session.disconnected()
+        if self._number == self.session.connections:  # else the session has gone on over another one
+            self.session.disconnected()
         self.ended.set()
 
     def pause_writing(self) -> None:

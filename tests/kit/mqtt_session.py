@@ -84,6 +84,7 @@ class MqttSession:
 
     connect: the CONNECT of each connection.   acks_by_hand: messages are acknowledged by `acknowledge` only.
     lost_sessions: how often a server had no session although this client had one.
+    connections: how many were begun.
     """
 
     def __init__(self, connect: Connect, *, acks_by_hand: bool = False) -> None:
@@ -91,6 +92,7 @@ class MqttSession:
         self.acks_by_hand = acks_by_hand
         self.is_connected = False
         self.lost_sessions = 0
+        self.connections = 0
         self._version = connect.version
         self._has_state = False
         self._decoder = self._new_decoder()
@@ -122,6 +124,7 @@ class MqttSession:
 
     def connect(self) -> None:
         """Begin a new connection."""
+        self.connections += 1
         self.disconnected()
         self._decoder = self._new_decoder()
         self._aliases = InboundAliases(self.connect_packet.properties.topic_alias_maximum or 0)

@@ -166,6 +166,22 @@ def test_a_session_goes_on_with_another_client() -> None:
     play(story)
 
 
+def test_the_end_of_a_former_connection_changes_nothing() -> None:
+    """A client may connect again before it has seen the end of its old socket."""
+
+    async def story(port: int) -> None:
+        session = MqttSession(CONNECT)
+        first = await MqttLoadClient.open("127.0.0.1", port, session)
+        second = await MqttLoadClient.open("127.0.0.1", port, session)
+        first.abort()
+        await first.ended.wait()
+        assert session.is_connected
+        assert await second.publish("t", b"x", 1) == 0
+        await second.disconnect()
+
+    play(story)
+
+
 def test_a_server_that_breaks_the_standard_is_lost() -> None:
     async def story(port: int) -> None:
         client = await MqttLoadClient.open("127.0.0.1", port, MqttSession(CONNECT))
