@@ -7,7 +7,7 @@
 from typing import Final
 
 from node.amqp.constants import FRAME_OVERHEAD_BYTES
-from node.amqp.methods import BasicDeliver
+from node.amqp.methods import BasicDeliver, BasicGetOk
 from node.amqp.properties import Properties
 from node.client.method_stream import Sent, method_at
 from node.extension.protocol import Delivery
@@ -94,3 +94,9 @@ class DeliveryReader:
             body,
         )
         return delivery, sent.end
+
+
+def got_delivery(got: BasicGetOk, content: bytes) -> Delivery:
+    """Return the message of an answer to basic.get."""
+    tag, exchange, key = got.delivery_tag, got.exchange, got.routing_key
+    return Delivery("", tag, exchange, key, got.redelivered, *decode_content(content))

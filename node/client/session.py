@@ -44,7 +44,7 @@ from node.client.channel import Channel
 from node.client.client_session import MESSAGES, TOPOLOGY, ClientSession
 from node.client.confirms import Confirms
 from node.client.connection import Connection, ConnectionHost
-from node.client.delivery_reader import DeliveryReader
+from node.client.delivery_reader import DeliveryReader, got_delivery
 from node.client.endpoint import ClientEndpoint
 from node.client.login import log_in, open_vhost
 from node.client.method_stream import Sent
@@ -61,7 +61,6 @@ from node.extension.protocol import (
     Refusal,
 )
 from node.override import override
-from node.queue.content import decode_content
 from node.scheduling.timers import Timer
 from node.scheduling.turn import Share
 
@@ -261,15 +260,11 @@ class SessionConnection(Connection):
             at = sent.end
             self._deliver(deliveries)
             if isinstance(sent.method, BasicGetOk):
-                self._has_got(sent.method, sent.content)
+                found = got_delivery(sent.method, sent.content)
+                self.tell("take a message", self._got.popleft(), found)
             else:
                 self._heard(sent.channel, sent.method)
         self._deliver(deliveries)
-
-    def _has_got(self, got: BasicGetOk, content: bytes) -> None:
-        tag, exchange, key = got.delivery_tag, got.exchange, got.routing_key
-        found = Delivery("", tag, exchange, key, got.redelivered, *decode_content(content))
-        self.tell("take a message", self._got.popleft(), found)
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         if deliveries and self._client is not None:
@@ -464,7 +459,7 @@ class SessionConnection(Connection):
     def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
         """Have messages delivered."""
         self._started[consumer] = on_done
-        self._fences.append(_nothing)
+        self._fences.append(lambda: None)  # nobody waits for the answer to its `basic.qos`
         self.ask_broker(frames)
 
     def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
@@ -600,11 +595,6 @@ class SessionConnection(Connection):
     def _forget_callbacks(self) -> None:
         """Forget the plug-in's callbacks, so that its connection is freed at once."""
         self._on_opened = lambda refusal: None
-        for waiting in (self._topology, self._fences, self._settling):
-            waiting.clear()
-        for by_name in (self._started, self._stopped, self._unconfirmed):
-            by_name.clear()
-
-
-def _nothing() -> None:
-    """Do nothing: a consumer does not wait for the answer to its `basic.qos`."""
+        waiting = self._topology, self._fences, self._settling
+        for each in (*waiting, self._started, self._stopped, self._unconfirmed):
+            each.clear()

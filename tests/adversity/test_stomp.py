@@ -121,7 +121,7 @@ def test_floods_of_small_frames_leave_others_their_turns(node: StompNode, siege:
 
 
 def test_floods_of_subscriptions_are_read_as_they_are_carried_out(node: StompNode, siege: Begin) -> None:
-    """What the node has not read stays in the buffers of the system, so its end is noticed after it."""
+    """Bytes that the node has not read stay in the buffers of the system, so the end is noticed after them."""
     frame = b"SUBSCRIBE\ndestination:/topic/a\nid:1\n\n\0UNSUBSCRIBE\nid:1\n\n\0"
     with siege(peak_mib=16):
         attackers = [node.logged_in() for _ in range(5)]

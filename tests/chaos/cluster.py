@@ -54,7 +54,7 @@ class ChaosNode(BrokerProcess):
         self._code = code
         self._management = f"{self.place.host}:{self.place.http_port}" if is_managed else "off"
         self.mqtt_port = free_port()
-        """Where MQTT's clients are accepted, if its plug-in is enabled."""
+        """The address at which MQTT's clients are accepted, if its plug-in is enabled."""
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write its fluffle.conf."""

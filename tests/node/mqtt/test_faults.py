@@ -123,7 +123,7 @@ def test_faults_end_a_connection_of_3_1_1(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", AFTER_CONNECT_3_1_1.values(), ids=AFTER_CONNECT_3_1_1)
 def test_faults_of_3_1_1(data: bytes) -> None:
-    """What 5.0 has added is wrong before it, too (3.1.1: [MQTT-4.8.0-1])."""
+    """Packets that 5.0 has added are wrong before it, too (3.1.1: [MQTT-4.8.0-1])."""
     assert last_words(connected(World(), version=V4), data) == []
 
 

@@ -48,11 +48,12 @@ def test_list(plugins: Plugins, file: Path) -> None:
         "[E*] rabbitmq_management       3.10.8\n"
         "[e*] rabbitmq_management_agent 3.10.8\n"
         "[E*] rabbitmq_prometheus       3.10.8\n"
-        "[e*] rabbitmq_web_dispatch     3.10.8\n"
+        "[e*] rabbitmq_web_dispatch     3.10.8\n",
     )
     file.write_text("[rabbitmq_prometheus, rabbitmq_shovel].\n")
     assert (
-        plugins("-q", "list", "-m", "_(man|p|web_d|shov)")[1] == "\n".join(sorted([*ALL, "rabbitmq_shovel"])) + "\n"
+        plugins("-q", "list", "-m", "_(man|p|web_d|shov)")[1]
+        == "\n".join(sorted([*ALL, "rabbitmq_shovel"])) + "\n"
     )
     assert plugins("-q", "list", "-m", "-E")[1] == "rabbitmq_prometheus\nrabbitmq_shovel\n"
     assert plugins("-q", "list", "-m", "-e", "manage")[1] == "rabbitmq_management_agent\n"
