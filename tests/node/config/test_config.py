@@ -427,14 +427,14 @@ def test_keys_of_features_to_come_are_accepted_and_listed() -> None:
     config = load(
         "management.db_cache_multiplier = 5\nvm_memory_high_watermark.relative = 0.4\n"
         "queue_index_max_journal_entries = 32768\n"
-        "net_ticktime = 60\nmqtt.default_user = x\nheartbeat = 5\n"
+        "net_ticktime = 60\nstream.frame_max = x\nheartbeat = 5\n"
         "cluster_partition_handling = pause_minority\nlog.connection.file = c.log\n"
     )
     assert config.unused == (
         "management.db_cache_multiplier",
         "queue_index_max_journal_entries",
         "net_ticktime",
-        "mqtt.default_user",
+        "stream.frame_max",
         "log.connection.file",
     )
 
