@@ -20,7 +20,7 @@ STUB = """
 import sys, types
 from unittest.mock import MagicMock
 class Node:
-    def __init__(self, config, *, logger, cluster, mirroring_events, observer, on_failed, on_held):
+    def __init__(self, config, *, logger, cluster, mirroring_events, observer, on_failed, on_held, claims):
         self.config, self.listeners, self.broker = config, [], MagicMock()
         self.tls_listeners = frozenset([("::1", 5999)])
     async def start(self):
