@@ -20,6 +20,7 @@ export function bindingsList(view, where, shows, { isAside = false } = {}) {
   return new PagedList(view, {
     id: `bindings.${shows}`,
     noun: 'binding',
+    caption: `bindings by ${shows}`,
     path: where,
     isAside,
     isSmall: true,

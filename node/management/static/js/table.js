@@ -144,6 +144,7 @@ export class PagedList {
    * @param {object} view the page's view (app.js)
    * @param {object} options
    *   id: name for preferences. columns, key, rowClass: as for `Table`. noun: `queue`; many: its plural.
+   *   caption: said by screen readers, where a page has two lists of the same noun.
    *   path: a list of the API that pages (`queues`); or rows: async () => object[], paged here.
    *   params: further parameters of the request. defaults: {sort, reverse, size}. nameOf: what a filter looks at (rows only).
    *   actions: [{label, danger, run: async (rows) => boolean}] for selected rows; false: cancelled. empty: text without rows.
@@ -161,7 +162,7 @@ export class PagedList {
       columns: this.shown(),
       key: options.key,
       rowClass: options.rowClass,
-      caption: options.many ?? `${options.noun}s`,
+      caption: options.caption ?? options.many ?? `${options.noun}s`,
       empty: options.empty ?? `No ${options.many ?? `${options.noun}s`} here.`,
       onSort: (column) => this.change(sortedBy(this.listing, column.sort, column.number)),
       selection: this.selection,
@@ -190,7 +191,8 @@ export class PagedList {
     this.count = h('span.count', { 'aria-live': 'polite' });
     this.actions = h('.actions', { hidden: true });
     this.sorter = h('label.sorter', null, 'Sort by ', this.sortSelect());
-    this.pages = h('nav.pages', { 'aria-label': `Pages of ${this.options.many ?? `${this.options.noun}s`}` });
+    const { caption, many, noun } = this.options;
+    this.pages = h('nav.pages', { 'aria-label': `Pages of ${caption ?? many ?? `${noun}s`}`, hidden: true }); // until there are several
     this.tools = h('.tools', null, this.filter, h('label.check', null, regex, 'Regex'), this.problem, this.count,
       this.sorter, this.columnChooser());
     this.element = h('.list', null, this.tools, this.actions, this.table.element, this.pages);
