@@ -25,6 +25,7 @@ from cluster.mirror.sync_target import Spare, SyncTarget
 from node.broker.unsettled import unsettled
 from node.catalogue.mirrors.views import GiveUp, MirrorSynced, View, ViewChange, is_spared
 from node.catalogue.records import QueueRecord
+from node.queue.kinds import apply_settings
 from node.queue.mirroring import SyncProgress
 from node.queue.number_set import NumberSet
 from node.queue.queue import Queue
@@ -200,7 +201,7 @@ class Replica:
             self._lead(queue, live, senders)
             if self.is_master and queue.mastership == self.record.mastership:
                 queue.record = self.record
-                queue.apply_settings(self._mirrors.settings_of(self.record), self.now)
+                apply_settings(queue, self._mirrors.settings_of(self.record), self.now)
                 self._mirrors.live_changed(self)
             else:
                 self._step_down()  # the view has gone on meanwhile, and the next master waits for the last batch

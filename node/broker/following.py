@@ -16,6 +16,7 @@ from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.policy import alternate_exchange
 from node.catalogue.records import Binding, Exchange, QueueRecord
 from node.client.vhost import LiveVhost
+from node.queue.kinds import apply_settings
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
@@ -246,7 +247,7 @@ class Following:
             queue = None if live is None else live.queues.get(name)
             if queue is not None:
                 before = queue.settings
-                queue.apply_settings(broker.queue_settings(queue.record), broker.now)
+                apply_settings(queue, broker.queue_settings(queue.record), broker.now)
                 if queue.settings.falls_back and queue.is_local and not before.falls_back:
                     broker.observer.letters_fall_back(queue.record)
                 if queue.settings.hold_until_header != before.hold_until_header:

@@ -32,6 +32,9 @@ SMALLEST_WINS: Final = frozenset(
 )
 """Keys of which the smallest value of argument, policy and operator policy counts; operator policies have no others."""
 
+DEDUPLICATION_ARGUMENT: Final = "x-message-deduplication"
+"""The argument of a queue that drops messages with the id of one that is in it."""
+
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 """Which messages that come back wait before they are ready again, as RabbitMQ 4.3 names it.
 
@@ -177,8 +180,7 @@ class QueueSettings:
     ha_confirm: the copies that a confirm waits for.   ha_slow_mirror: the treatment of a mirror that doesn't keep up
         (reliability §4.9).
     group_header: names the header with the group of a message (docs/groups.md).
-    is_deduplicating: messages with the id of one that is in the queue are dropped (docs/deduplication.md); by argument
-        only.
+    is_deduplicating: messages with the id of one that is in the queue are dropped (docs/deduplication.md).
     """
 
     message_ttl: int | None = None
@@ -301,8 +303,7 @@ def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSetting
         ha_confirm=_policy_text(definition, "ha-confirm", "all"),
         ha_slow_mirror=_policy_text(definition, "ha-slow-mirror", "evict"),
         group_header=_text(arguments, definition, "group-header"),
-        is_deduplicating="x-message-deduplication" in arguments
-        and arguments["x-message-deduplication"].value is True,
+        is_deduplicating=_is_deduplicating(arguments, definition),
     )
 
 
@@ -328,6 +329,12 @@ def _first_number(arguments: Table, definition: JsonObject, key: str) -> int | N
 def _argument_number(arguments: Table, key: str) -> int | None:
     argument = arguments.get(f"x-{key}")
     return None if argument is None else _number(argument.value)
+
+
+def _is_deduplicating(arguments: Table, definition: JsonObject) -> bool:
+    argument = arguments.get(DEDUPLICATION_ARGUMENT)
+    value = definition.get("message-deduplication") if argument is None else argument.value
+    return value is True
 
 
 def _text(arguments: Table, definition: JsonObject, key: str) -> str | None:

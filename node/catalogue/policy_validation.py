@@ -87,6 +87,10 @@ def _is_string(value: Json) -> bool:
     return isinstance(value, str)
 
 
+def _is_boolean(value: Json) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_header_name(value: Json) -> bool:
     return isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogateescape")) <= HEADER_NAME_MAX
 
@@ -140,6 +144,7 @@ _RULES: Final[dict[str, _Rule]] = {
         "is not a valid overflow value",
     ),
     "group-header": (_is_header_name, "is not a valid group header"),
+    "message-deduplication": (_is_boolean, "is not a valid message deduplication"),
     "delivery-limit": (_at_least(0), "is not a valid delivery limit"),
     "delayed-retry-type": (_one_of(*RETRY_TYPES), "is not a valid delayed retry type"),
     "delayed-retry-min": (_is_delay, "is not a valid delayed retry minimum"),
@@ -173,8 +178,8 @@ _MIRRORING_KEYS: Final = (
     "ha-slow-mirror",
 )
 POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS})
-"""The keys that a policy's definition may have. `hold-until-header`, `ha-confirm`, `ha-slow-mirror` and `group-header`
-are Fluffle's own.
+"""The keys that a policy's definition may have. `hold-until-header`, `ha-confirm`, `ha-slow-mirror`, `group-header` and
+`message-deduplication` are Fluffle's own.
 """
 
 

@@ -1,4 +1,4 @@
-"""A queue with `x-message-deduplication`: a second message with an id counts as published, and is dropped.
+"""A queue that deduplicates, by argument or policy: a second message with an id counts as published, and is dropped.
 
     enqueue ─► id in the window? ─ yes ─► dropped, counted, confirmed as the first one
                                  └ no ──► Queue.enqueue          ack, reject, expiry, limits ─► the id leaves the window
@@ -6,13 +6,15 @@
 The window is not written anywhere: it follows from the messages, and each copy has those. A queue that begins with
 messages, after a restart or as a mirror that takes over, reads all of them first. A next master is live only when that
 is done. After a restart the queue takes messages meanwhile, gives none out, and drops the duplicates among them when it
-comes to them.
+comes to them. So does a live queue that a policy makes deduplicate: it changes its class, as everything else of it
+stays. Messages that were there before the policy all stay, duplicates too.
 Source: docs/deduplication.md.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
-from node.catalogue.policy import QueueSettings
+from node.catalogue.policy import DEDUPLICATION_ARGUMENT, QueueSettings
 from node.override import override
 from node.queue.delay_backlog import DelayBacklog
 from node.queue.host import Copied
@@ -37,14 +39,43 @@ class DeduplicatingQueue(Queue):
 
     @override
     def _new_backlog(self, settings: QueueSettings) -> PagedBacklog | PriorityBacklog | DelayBacklog:
+        self._begin_window()
+        return super()._new_backlog(settings)
+
+    def _begin_window(self) -> None:
         self._window = IdWindow()
         self._on_learnt: Callable[[], None] | None = None
         """Called when the window is complete; None: it is."""
         self._is_learning = False
         self._renumbered = NumberSet()
         """Numbers that messages no longer have, while the window is made: a read may find them all the same."""
+        self._since = 0
+        """Messages from this number on are dropped if they are found to be duplicates; earlier ones stay."""
+        self._spared = NumberSet()
+        """Numbers from there on that earlier messages have got since."""
         self.duplicates = 0
-        return super()._new_backlog(settings)
+
+    def begin_to_deduplicate(self) -> None:
+        """Begin as a live queue that a policy has made deduplicate: give nothing out until all ids are learnt."""
+        self._begin_window()
+        self._since = self.next_seq
+        self._on_learnt = self._give_out
+        self.consumers.hold()
+        self._host.touch(self)
+
+    def end_deduplicating(self) -> None:
+        """Become a plain queue again, as a policy wants it: at once, or in the turn after all ids are learnt.
+
+        No method of this class may use `super` after that.
+        """
+        if self._on_learnt is None:
+            self._window = IdWindow()
+            self.__class__ = _PLAIN[type(self)]  # type: ignore[assignment]
+
+    def _spare(self, next_seq: int) -> None:
+        """Keep all messages below a number: under a policy they may have come before it, and be duplicates."""
+        if DEDUPLICATION_ARGUMENT not in self.record.arguments:
+            self._since = next_seq
 
     @property
     def ids(self) -> int:
@@ -134,6 +165,8 @@ class DeduplicatingQueue(Queue):
         self._window.renumbered(old.seqs, new.seqs, _expiry(new))
         if self._on_learnt is not None:
             self._renumbered.add(old.seqs)
+            if old.seqs[0] < self._since or old.seqs[0] in self._spared:
+                self._spared.add(new.seqs)
 
     @override
     def purge(self) -> Asked[int]:
@@ -156,6 +189,7 @@ class DeduplicatingQueue(Queue):
 
     @override
     def restore(self, next_seq: int, pages: Iterable[Page]) -> None:
+        self._spare(next_seq)
         super().restore(next_seq, pages)
         self._on_learnt = self._give_out
         self.consumers.hold()
@@ -165,9 +199,12 @@ class DeduplicatingQueue(Queue):
         if self._on_learnt is not None and not self._is_learning and not self.is_deleted:
             self._begin_to_learn(self._on_learnt)
         super().pump(now)
+        if not self.settings.is_deduplicating:  # the policy has gone while the ids were learnt
+            self.end_deduplicating()
 
     @override
     def begin_with(self, copy: Copied, on_done: Callable[[], None]) -> None:
+        self._spare(copy.next_seq)
         super().begin_with(_Learnt(copy, self._begin_to_learn), on_done)
 
     @override
@@ -193,7 +230,7 @@ class DeduplicatingQueue(Queue):
         id_, number = id_of(run.contents[index]), run.seqs[index]
         if id_ is None or self._window.is_of(id_, number):
             return True
-        if self._window.has(id_, self._host.now):
+        if number >= self._since and number not in self._spared and self._window.has(id_, self._host.now):
             return False
         self._window.add(id_, number, _expiry(run))
         return True
@@ -210,7 +247,7 @@ class DeduplicatingQueue(Queue):
 
     def _learnt(self) -> None:
         on_learnt, self._on_learnt = self._on_learnt, None
-        self._renumbered = NumberSet()
+        self._renumbered, self._spared = NumberSet(), NumberSet()
         assert on_learnt is not None, "the window is complete"
         on_learnt()
 
@@ -253,6 +290,13 @@ class MeteredDeduplicatingQueue(DeduplicatingQueue, MeteredQueue):
 def _expiry(run: Run) -> float:
     """Return when messages expire: those that wait to be retried do not, and their `expiry` is another time."""
     return NEVER if run.envelope.waits else run.expiry
+
+
+_PLAIN: Final[dict[type[Queue], type[Queue]]] = {
+    DeduplicatingQueue: Queue,
+    MeteredDeduplicatingQueue: MeteredQueue,
+}
+"""The class of a queue that deduplicates no longer."""
 
 
 def _part(batch: Batch, first: int, stop: int) -> Batch:

@@ -1,6 +1,6 @@
-"""The kinds of queues: which class a queue has follows from its name and its settings."""
+"""The kinds of queues: which class a queue has follows from its name and its settings, which a policy may change."""
 
-from typing import Final
+from typing import Final, cast
 
 from node.catalogue.deduplication import DEDUPLICATION_TYPE
 from node.catalogue.delayed import DELAYED_TYPE
@@ -14,6 +14,7 @@ from node.queue.delayed_queue import DelayedQueue
 from node.queue.filter_queue import FilterQueue
 from node.queue.history_queue import HistoryQueue
 from node.queue.host import QueueHost
+from node.queue.live_queue import LiveQueue
 from node.queue.metering import Meter, MeteredQueue
 from node.queue.queue import Queue
 from node.queue.retained_queue import RetainedQueue
@@ -26,6 +27,27 @@ _EXCHANGE_QUEUES: Final = {
     RETAINED_TYPE: RetainedQueue,
 }
 """The queues that belong to exchanges, by type of exchange."""
+
+
+_DEDUPLICATING: Final[dict[type[Queue], type[DeduplicatingQueue]]] = {
+    Queue: DeduplicatingQueue,
+    MeteredQueue: MeteredDeduplicatingQueue,
+}
+"""The class of a queue that begins to deduplicate. Queues of exchanges are not among them."""
+
+
+def apply_settings(queue: LiveQueue, settings: QueueSettings, now: float) -> None:
+    """Apply changed settings to a live queue, which gets the class that they ask for if it lives here.
+
+    A queue that belongs to an exchange keeps its class.
+    """
+    queue.apply_settings(settings, now)
+    if isinstance(queue, DeduplicatingQueue):
+        if not settings.is_deduplicating:
+            queue.end_deduplicating()
+    elif isinstance(queue, Queue) and type(queue) in _DEDUPLICATING and settings.is_deduplicating:
+        queue.__class__ = _DEDUPLICATING[type(queue)]
+        cast("DeduplicatingQueue", queue).begin_to_deduplicate()
 
 
 def new_queue(

@@ -5,6 +5,7 @@ import pytest
 from node.amqp.field_table import Table, boolean, longstr
 from node.amqp.methods import BasicGet, BasicGetOk
 from node.amqp.properties import Properties
+from node.catalogue.commands import SetPolicy
 from node.queue.deduplicating_queue import DeduplicatingQueue
 from tests.durable_world.world import LARGE_BYTES, DurableWorld
 from tests.kit.world import Client, check_invariants
@@ -24,14 +25,19 @@ def first(body: bytes) -> str:
     return body[:2].decode()
 
 
+@pytest.mark.parametrize("is_by_policy", [False, True])
 @pytest.mark.parametrize("is_kill", [False, True])
 @pytest.mark.parametrize("is_paged", [False, True])
 @pytest.mark.parametrize("is_early", [False, True])
-def test_a_restart_brings_the_ids_back(is_kill: bool, is_paged: bool, is_early: bool) -> None:
+def test_a_restart_brings_the_ids_back(
+    is_kill: bool, is_paged: bool, is_early: bool, is_by_policy: bool
+) -> None:
     """Duplicates that come before the disk has answered are dropped when the queue comes to them."""
     world = DurableWorld()
     client = world.client()
-    world.declare(client, "q", arguments=ARGUMENTS)
+    if is_by_policy:
+        world.submit(SetPolicy("/", "p", "^q", {"message-deduplication": True}))
+    world.declare(client, "q", arguments={} if is_by_policy else ARGUMENTS)
     ids = ["a1", "L2", "a3", "L4", "a5"]
     publish(client, *ids, "a1", "L2")
     world.rest()

@@ -17,11 +17,17 @@ ARGUMENTS: Table = {"x-message-deduplication": boolean(True)}
 COUNT = 40
 
 
-def mirrored(**policy: Json) -> DiskCluster:
-    """A queue q with its master on n1 and copies on all nodes.   policy: what else holds for it."""
+def mirrored(*, is_by_policy: bool = False, **policy: Json) -> DiskCluster:
+    """A queue q with its master on n1 and copies on all nodes.
+
+    is_by_policy: it deduplicates by policy, not by its argument.   policy: what else holds for it.
+    """
     cluster = DiskCluster(*NODES)
-    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic", **policy}))
-    cluster.declare_mirrored("q", *NODES, arguments=ARGUMENTS)
+    definition: dict[str, Json] = {"ha-mode": "all", "ha-sync-mode": "automatic", **policy}
+    cluster.submit(SetPolicy("/", "ha", "^q", definition))
+    cluster.declare_mirrored("q", *NODES, arguments={} if is_by_policy else ARGUMENTS)
+    if is_by_policy:
+        cluster.submit(SetPolicy("/", "ha", "^q", {**definition, "message-deduplication": True}))
     return cluster
 
 
@@ -47,9 +53,10 @@ def master(cluster: DiskCluster) -> DeduplicatingQueue:
     return queue
 
 
+@pytest.mark.parametrize("is_by_policy", [False, True])
 @pytest.mark.parametrize("is_paged", [False, True])
-def test_the_next_master_knows_the_ids(is_paged: bool) -> None:
-    cluster = mirrored()
+def test_the_next_master_knows_the_ids(is_paged: bool, is_by_policy: bool) -> None:
+    cluster = mirrored(is_by_policy=is_by_policy)
     client = publisher(cluster, "n2")
     publish(cluster, client, *range(COUNT))
     publish(cluster, client, *range(COUNT))
@@ -84,10 +91,11 @@ def test_a_settled_id_is_free_at_the_next_master_too() -> None:
     assert master(cluster).backlog.count == 2
 
 
-def test_publishes_that_are_sent_again_at_a_failover_come_once() -> None:
+@pytest.mark.parametrize("is_by_policy", [False, True])
+def test_publishes_that_are_sent_again_at_a_failover_come_once(is_by_policy: bool) -> None:
     """Whether or not the answers were lost with the master, there is one message for each id."""
     for hops in range(12):
-        cluster = mirrored()
+        cluster = mirrored(is_by_policy=is_by_policy)
         client = publisher(cluster, "n2")
         cluster.is_held = True
         for number in range(6):

@@ -1,9 +1,12 @@
 """Live objects follow the catalogue; a policy for very many queues takes more than one turn."""
 
+from node.amqp.field_table import longstr
+from node.amqp.methods import BasicAck, BasicConsume, BasicQos
+from node.amqp.properties import Properties
 from node.broker.following import SETTINGS_AT_ONCE
 from node.catalogue.commands import ClearPolicy, DeclareQueue, DeleteQueue, DeleteVhost, PutVhost, SetPolicy
 from node.queue.queue import Queue
-from tests.kit.world import World
+from tests.kit.world import World, check_invariants
 
 
 def many(world: World, count: int, vhost: str = "/") -> None:
@@ -66,3 +69,31 @@ def test_settings_of_queues_without_arguments_differ_by_policy() -> None:
     queues = world.broker.vhosts["/"].queues
     limits = {name: queue.settings.max_length for name, queue in queues.items() if isinstance(queue, Queue)}
     assert limits == {"a1": 5, "b1": None, "a2": 5, "b2": None}
+
+
+def test_a_policy_has_a_queue_deduplicate_while_it_has_messages_and_consumers() -> None:
+    """The queue delivers on when it knows the ids of its messages; messages with clients stay with them."""
+    world = World()
+    many(world, 1)
+    client = world.client()
+    client.ask(1, BasicQos(prefetch_count=1))
+    client.send(1, BasicConsume(queue="q0", consumer_tag="t"))
+
+    def publish(*ids: str) -> None:
+        for id_ in ids:
+            headers = {"x-deduplication-header": longstr(id_)}
+            client.publish(1, "q0", id_.encode(), properties=Properties(headers=headers))
+
+    publish("a", "b", "b")
+    assert client.bodies() == [b"a"]
+    world.submit(SetPolicy("/", "p", "", {"message-deduplication": True}))
+    publish("b", "c", "c")
+    world.settle()
+    assert world.queue("q0").backlog.count == 3
+    client.send(1, BasicAck(0, multiple=True))
+    assert client.bodies() == [b"b"]
+    world.submit(ClearPolicy("/", "p"))
+    assert type(world.queue("q0")) is Queue
+    publish("c")
+    assert world.queue("q0").backlog.count == 3
+    check_invariants(world)

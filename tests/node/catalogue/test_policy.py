@@ -244,6 +244,15 @@ def test_the_group_header_of_the_argument_comes_before_that_of_a_policy() -> Non
     assert queue_settings({}, NO_POLICY).group_header is None
 
 
+def test_deduplication_by_a_policy_unless_the_argument_says_otherwise() -> None:
+    by_policy = effective(message_deduplication=True)
+    assert queue_settings({}, by_policy).is_deduplicating
+    assert not queue_settings({"x-message-deduplication": boolean(False)}, by_policy).is_deduplicating
+    assert queue_settings({"x-message-deduplication": boolean(True)}, NO_POLICY).is_deduplicating
+    assert not queue_settings({}, effective(message_deduplication=False)).is_deduplicating
+    assert not queue_settings({}, NO_POLICY).is_deduplicating
+
+
 # --- validation --------------------------------------------------------------------------------------------
 
 
@@ -315,6 +324,7 @@ def problem(definition: Json, *, operator: bool = False, **others: Json) -> str 
         ({"dead-letter-strategy": "x"}, '<<"x">> is not a valid dead letter strategy'),
         ({"max-age": "0D"}, '<<"0D">> is not a valid max age'),
         ({"group-header": ""}, "<<>> is not a valid group header"),
+        ({"message-deduplication": "true"}, '<<"true">> is not a valid message deduplication'),
         ("text", 'definition must be a dictionary: <<"text">>'),
     ],
 )
@@ -335,7 +345,7 @@ def test_refused_definitions(definition: Json, text: str) -> None:
         {"ha-mode": "all", "ha-confirm": "master", "ha-slow-mirror": "block"},
         {"delivery-limit": 5, "dead-letter-strategy": "at-least-once", "max-age": "1D"},
         {"queue-master-locator": "min-masters"},
-        {"group-header": "customer"},
+        {"group-header": "customer", "message-deduplication": False},
     ],
 )
 def test_allowed_definitions(definition: Json) -> None:

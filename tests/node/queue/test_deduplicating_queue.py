@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -10,16 +11,17 @@ from hypothesis import strategies as st
 from node.amqp.field_table import VOID, Field, boolean, long, longstr
 from node.amqp.properties import Properties
 from node.amqp.reader import MIXED_SIZES
-from node.catalogue.policy import NO_POLICY, QueueSettings, queue_settings
+from node.catalogue.policy import NO_POLICY, EffectivePolicy, QueueSettings, queue_settings
 from node.catalogue.records import QueueRecord
 from node.queue.consumer import Consumer
 from node.queue.deduplicating_queue import DeduplicatingQueue, MeteredDeduplicatingQueue
 from node.queue.delay_backlog import DelayBacklog
 from node.queue.id_window import IdWindow, id_of, pieces_of, sole_text_id
+from node.queue.kinds import apply_settings, new_queue
 from node.queue.metering import Meter
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
-from node.queue.queue import EXPIRED, MAXLEN, REJECTED
+from node.queue.queue import EXPIRED, MAXLEN, REJECTED, Queue
 from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import MemoryStorage
 from tests.kit.messages import FakeHost, FakeOutlet, answer, bodies_of, content, envelope
@@ -51,7 +53,8 @@ class Bench:
         self.queue = self.make(type, **settings)
 
     def make(self, type: str = "classic", **settings: object) -> DeduplicatingQueue:
-        record = QueueRecord("/", "q", "uid", type=type)  # type: ignore[arg-type]
+        arguments = {"x-message-deduplication": boolean(True)}
+        record = QueueRecord("/", "q", "uid", type=type, arguments=arguments)  # type: ignore[arg-type]
         made = QueueSettings(is_deduplicating=True, **settings)  # type: ignore[arg-type]
         return DeduplicatingQueue(record, made, self.host, MemoryStorage(), self.now)
 
@@ -364,6 +367,98 @@ def test_a_metered_queue_does_the_same() -> None:
     contents = [identified(b"a", "a"), identified(b"bb", "a"), identified(b"c", None)]
     queue.enqueue(Batch(envelope(), contents, MIXED_SIZES), 0.0)
     assert (queue.backlog.count, queue.duplicates, queue.account.pub_bytes) == (2, 1, 2)
+
+
+# --- policies -------------------------------------------------------------------------------------------
+
+
+ON, OFF = QueueSettings(is_deduplicating=True), QueueSettings()
+
+
+class Ruled(Bench):
+    """A queue without the argument, and the policies that it is under."""
+
+    def __init__(self, *, is_metered: bool = False) -> None:
+        super().__init__()
+        meter = Meter(lambda: 0, lambda: 0) if is_metered else None
+        plain = new_queue(QueueRecord("/", "q", "uid"), OFF, self.host, MemoryStorage(), meter)
+        self.queue = cast("DeduplicatingQueue", plain)
+
+    def rule(self, settings: QueueSettings) -> None:
+        """Change the policy; the queue is served once if it asks for that."""
+        self.host.touched.clear()
+        apply_settings(self.queue, settings, self.now)
+        if self.host.touched:
+            self.queue.pump(self.now)
+
+
+@pytest.mark.parametrize("is_metered", [False, True])
+def test_a_policy_has_a_live_queue_deduplicate(is_metered: bool) -> None:
+    """Messages that were there stay, duplicates too; later ones are dropped."""
+    bench = Ruled(is_metered=is_metered)
+    bench.publish("a", "b", "a", None)
+    kind = type(bench.queue)
+    bench.rule(ON)
+    assert isinstance(bench.queue, DeduplicatingQueue)
+    assert (bench.ready, bench.queue.ids, bench.queue.duplicates) == ("a b a -", 2, 0)
+    bench.publish("a", "b", "c", "c")
+    assert (bench.ready, bench.queue.duplicates) == ("a b a - c", 3)
+    bench.rule(OFF)
+    assert type(bench.queue) is kind
+    bench.publish("a", "c")
+    assert bench.ready == "a b a - c a c"
+    bench.rule(ON)
+    bench.publish("a")
+    assert bench.ready == "a b a - c a c"
+
+
+def test_what_comes_while_the_ids_are_learnt_is_looked_at_too() -> None:
+    bench, outlet = Ruled(), FakeOutlet()
+    bench.queue.add_consumer(Consumer("c", outlet, bench.queue, prefetch=1), 0.0)
+    bench.publish("a", "b")
+    bench.queue.pump(0.0)
+    assert [body for _, _, body in outlet.taken] == [b"a"]
+    apply_settings(bench.queue, ON, 0.0)
+    bench.publish("b", "c", "c")
+    assert bench.ready == "b b c c"
+    bench.queue.pump(0.0)
+    assert (bench.queue.duplicates, bench.host.duplicate_count) == (2, 2)
+    assert bench.ready == "b c"
+    bench.publish("a")  # the id of a message that was with a client then is not known
+    assert bench.ready == "b c a"
+
+
+def test_a_policy_that_goes_while_the_ids_are_learnt() -> None:
+    bench = Ruled()
+    bench.publish("a")
+    apply_settings(bench.queue, ON, 0.0)
+    apply_settings(bench.queue, OFF, 0.0)
+    bench.publish("b")
+    bench.queue.pump(0.0)
+    assert type(bench.queue) is Queue
+    assert not bench.queue.consumers._holds
+    bench.publish("b")
+    assert bench.ready == "a b b"
+
+
+def test_a_policy_changes_nothing_of_a_queue_with_the_argument() -> None:
+    bench = Bench()
+    bench.publish("a")
+    for policy in (True, False):
+        definition = EffectivePolicy("p", None, {"message-deduplication": policy})
+        apply_settings(bench.queue, queue_settings(bench.queue.record.arguments, definition), 0.0)
+        bench.publish("a")
+    assert (bench.ready, bench.queue.duplicates) == ("a", 2)
+
+
+def test_a_next_master_keeps_duplicates_that_came_before_a_policy() -> None:
+    bench = Ruled()
+    bench.rule(ON)
+    copy = Copy([Run(envelope(), range(3, 5), [identified(b"a", "a"), identified(b"a", "a")], 1)], 9)
+    bench.queue.begin_with(copy, lambda: None)
+    assert bench.ready == "a a"
+    bench.publish("a", "b")
+    assert bench.ready == "a a b"
 
 
 # --- its parts --------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ const CHIPS = [
   { key: 'queue-mode', label: 'Lazy', value: 'lazy' },
   { key: 'hold-until-header', label: 'Hold until', value: 'eta', hint: 'The header with the time until which a message waits; Celery’s is eta' },
   { key: 'group-header', label: 'Group header', hint: 'Messages with the same value of this header go to one consumer, in order' },
+  { key: 'message-deduplication', label: 'Deduplication', type: 'boolean', value: 'true', hint: 'Messages with the x-deduplication-header of one that is in the queue are dropped' },
   { key: 'alternate-exchange', label: 'Alternate exchange', hint: 'Of exchanges' },
 ];
 
