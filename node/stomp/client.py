@@ -12,13 +12,13 @@ from typing import Any, Final, TypeAlias
 from node.amqp.constants import ReplyCode
 from node.plugins import Refusal, Session
 from node.stomp.errors import StompError
-from node.stomp.frame import encode
+from node.stomp.frame import END, encode
 from node.stomp.messages import Messages
 from node.stomp.queues import Declaration
 from node.stomp.settings import StompSettings
 from node.stomp.subscriptions import Subscription
 from node.stomp.transactions import Transactions
-from node.stomp.versions import V1_0, VERSIONS
+from node.stomp.versions import V1_0, VERSIONS, escape
 
 Wish: TypeAlias = Callable[[Callable[..., None]], None]
 Steps: TypeAlias = Generator[Wish, Any, None]
@@ -75,7 +75,8 @@ class StompClient:
 
     def receipt(self, receipt: str) -> None:
         """Tell the client that a frame has been carried out."""
-        self.write(encode("RECEIPT", [("receipt-id", receipt)], version=self.version))
+        name = escape(receipt, self.version).encode("utf-8", "surrogateescape")
+        self.write(b"RECEIPT\nreceipt-id:%b\n\n%b" % (name, END))
 
     def error(self, message: str, detail: str, more: Iterable[tuple[str, str]] = ()) -> None:
         """Tell the client of a fault."""

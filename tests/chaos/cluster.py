@@ -55,6 +55,8 @@ class ChaosNode(BrokerProcess):
         self._management = f"{self.place.host}:{self.place.http_port}" if is_managed else "off"
         self.mqtt_port = free_port()
         """The address at which MQTT's clients are accepted, if its plug-in is enabled."""
+        self.stomp_port = free_port()
+        """The port of STOMP clients, if the plug-in is enabled."""
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write its fluffle.conf."""
@@ -129,6 +131,7 @@ class ChaosCluster:
 
     has_ram: whether the last one is a RAM node.   is_managed: whether they have the HTTP API.
     has_mqtt: whether they listen for MQTT's clients once its plug-in is enabled.
+    has_stomp: whether they listen for STOMP's clients once its plug-in is enabled.
     """
 
     kind = FLUFFLE
@@ -143,6 +146,7 @@ class ChaosCluster:
         has_ram: bool = False,
         is_managed: bool = False,
         has_mqtt: bool = False,
+        has_stomp: bool = False,
     ) -> None:
         self.network = network
         self.nodes = [
@@ -165,6 +169,8 @@ class ChaosCluster:
             own = {**settings, "cluster.advertised_address": node.place.advertised}
             if has_mqtt:
                 own["mqtt.listeners.tcp.default"] = f"{node.place.host}:{node.mqtt_port}"
+            if has_stomp:
+                own["stomp.listeners.tcp.default"] = f"{node.place.host}:{node.stomp_port}"
             if has_ram and node is self.nodes[-1]:
                 own["cluster_formation.node_type"] = "ram"
             node.configure(own)

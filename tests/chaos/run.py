@@ -56,6 +56,7 @@ from tests.chaos.mqtt_load import MqttLoad
 from tests.chaos.report import FaultRecord, Report, latency_quantiles
 from tests.chaos.report_page import page
 from tests.chaos.schedule import EPISODE_S, Planned, episodes, from_json, schedule, to_json
+from tests.chaos.stomp_load import StompLoad
 from tests.chaos.timeline import Timeline
 from tests.chaos.trial import copied_code, run_trial, small_disks
 from tests.chaos.wide_fanout import WideFanout
@@ -76,7 +77,12 @@ def make_broker(
     """The nodes, not started, and who operates them."""
     if options.against == FLUFFLE:
         cluster = ChaosCluster(
-            directory, network, code=code, is_managed=not options.direct, has_mqtt=options.mqtt
+            directory,
+            network,
+            code=code,
+            is_managed=not options.direct,
+            has_mqtt=options.mqtt,
+            has_stomp=options.stomp,
         )
         return cluster, FluffleOperator(cluster)
     # It needs RabbitMQ's tools, which most machines don't have.
@@ -169,6 +175,10 @@ class Episode:
         if self._options.mqtt:
             mqtt = MqttLoad(load, self._operator, Random(f"mqtt/{self._options.seed}/{since_s}"))
             await mqtt.begin()
+        stomp = None
+        if self._options.stomp:
+            stomp = StompLoad(load, self._operator, Random(f"stomp/{self._options.seed}/{since_s}"))
+            await stomp.begin()
         began = time.monotonic()
         end = began + lasts_s
         self._timeline.watch()
@@ -186,6 +196,9 @@ class Episode:
         if mqtt is not None:
             await mqtt.finish()
             self._report.notes += mqtt.summary()
+        if stomp is not None:
+            await stomp.finish()
+            self._report.notes.append(stomp.summary())
         self._timeline.pause(time.monotonic())
 
     async def _is_survived(self, nemesis: ChaosNemesis, planned: Planned) -> bool:
@@ -394,6 +407,7 @@ def _parser() -> argparse.ArgumentParser:
         help="without delays, retries, dead letters, deduplication, groups, hashes",
     )
     parser.add_argument("--mqtt", action="store_true", help="clients of MQTT with QoS 1 and 2, too")
+    parser.add_argument("--stomp", action="store_true", help="clients of STOMP with receipts, too")
     parser.add_argument("--keep", action="store_true", help="keep the directories, also of good episodes")
     parser.add_argument("--stop", action="store_true", help="after the first episode with a problem")
     return parser
@@ -409,6 +423,8 @@ def _settled(options: argparse.Namespace) -> str:
         return "there is no haproxy: install it, or say --direct"
     if options.mqtt and options.against == RABBITMQ:
         return "RabbitMQ's plug-in has no QoS 2: leave --mqtt out"
+    if options.stomp and options.against == RABBITMQ:
+        return "the nodes of RabbitMQ have no listeners for STOMP here: leave --stomp out"
     if options.against == RABBITMQ:
         from tests.chaos.rabbit_cluster import missing
 
