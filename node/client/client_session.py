@@ -1,8 +1,10 @@
 """The session that a plug-in's connection is given: each wish becomes a method of AMQP for the broker."""
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, Final, Protocol
 
+from node.amqp.constants import FRAME_END, FRAME_METHOD
 from node.amqp.field_table import Table
 from node.amqp.frames import method_frame
 from node.amqp.methods import (
@@ -32,6 +34,10 @@ TOPOLOGY: Final = 2
 """The channel of declarations."""
 
 _UID_BYTES: Final = 16
+
+_ACK: Final = Struct(">BHIHHQBB")
+_ACK_HEAD: Final = FRAME_METHOD, MESSAGES, 13, BasicAck.class_id, BasicAck.method_id
+"""The frame of a `basic.ack`, which is made for each message that is settled: type, channel, size, method."""
 
 _FENCE: Final = method_frame(MESSAGES, BasicQos())
 
@@ -359,7 +365,7 @@ class ClientSession:
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         """Settle deliveries."""
-        self._speaker.ask_broker(method_frame(MESSAGES, BasicAck(tag, multiple)))
+        self._speaker.ask_broker(_ACK.pack(*_ACK_HEAD, tag, multiple, FRAME_END))
 
     def nack(self, tag: int, *, requeue: bool, multiple: bool = False) -> None:
         """Give deliveries back, or away."""

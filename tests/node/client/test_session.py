@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from node.amqp.field_table import long, longstr
-from node.amqp.methods import BasicPublish
+from node.amqp.frames import method_frame
+from node.amqp.methods import BasicAck, BasicPublish
 from node.amqp.properties import Properties
 from node.catalogue.commands import DeclareQueue, DeleteQueue, SetPermission, SetTopicPermission
 from node.client.backlog import PIECE_BYTES
@@ -604,3 +605,12 @@ def test_a_plugin_that_publishes_before_it_has_opened_a_vhost_publishes_nothing(
     client.session.publish("", "q", PLAIN, b"m")
     world.settle()
     assert world.queue("q").backlog.count == 0
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+def test_the_frame_of_an_acknowledgement(multiple: bool) -> None:
+    client = ToldClient.opened(World())
+    asked: list[bytes] = []
+    client.connection.ask_broker = asked.append  # type: ignore[method-assign]
+    client.session.ack(1 << 40, multiple=multiple)
+    assert asked == [method_frame(MESSAGES, BasicAck(1 << 40, multiple))]
