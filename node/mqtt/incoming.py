@@ -34,6 +34,11 @@ EPOCH_BYTES: Final = 8
 """The random bytes that tell the ids of one connection's messages from those of all others."""
 
 
+UNACKNOWLEDGED_MAX: Final = 10_000
+"""The messages of a client of MQTT 3.1 and 3.1.1 that are not acknowledged, or not released: the connection of one that
+sends more is closed. A snapshot of the session's state has all of them."""
+
+
 class Incoming:
     """The publishes of one client.
 
@@ -58,7 +63,8 @@ class Incoming:
         self._state = state
         self._fail = fail
         self._ensure = ensure
-        self._receive_maximum = settings.receive_maximum if version is Version.MQTT_5 else None
+        is_told = version is Version.MQTT_5
+        self._receive_maximum = settings.receive_maximum if is_told else UNACKNOWLEDGED_MAX
         self._acknowledgements = Acknowledgements(version, node.write)
         self._epoch = node.random_bytes(EPOCH_BYTES).hex()
         self._count = 0
@@ -80,7 +86,7 @@ class Incoming:
             )
         if topic.startswith("$share/"):
             raise MqttError(ReasonCode.TOPIC_NAME_INVALID, "a topic begins with $share/")
-        if publishes.qos and self._receive_maximum is not None:
+        if publishes.qos:
             count = len(self._acknowledgements) + len(publishes.packet_ids) + len(self._state.received)
             if count - len(self._pending_received) > self._receive_maximum:
                 raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many messages are not acknowledged")

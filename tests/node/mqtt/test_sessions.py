@@ -4,6 +4,7 @@ import pytest
 
 from node.catalogue.commands import DeleteQueue, SetPermission
 from node.mqtt.constants import PacketType
+from node.mqtt.incoming import UNACKNOWLEDGED_MAX
 from node.mqtt.packets import Acks, Disconnect, Subscription, Will
 from node.mqtt.properties import ConnectProperties, PublishProperties, WillProperties
 from node.mqtt.reason_codes import ReasonCode
@@ -366,6 +367,18 @@ def test_a_client_of_mqtt_5_that_sends_too_much_is_disconnected() -> None:
     (answer,) = client.told()
     assert isinstance(answer, Disconnect)
     assert answer.code == ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
+
+
+@pytest.mark.parametrize("is_persistent", [False, True])
+def test_a_client_before_mqtt_5_that_releases_nothing_is_disconnected(is_persistent: bool) -> None:
+    world = World()
+    client = connected(world, clean=not is_persistent, acks=False)
+    for first in range(1, UNACKNOWLEDGED_MAX, 1000):
+        client.publish("a", *([b"m"] * 1000), qos=2, packet_ids=range(first, first + 1000))
+    assert not client.is_reset
+    client.publish("a", b"m", qos=2, packet_ids=[65_000])
+    assert client.is_reset
+    assert not connected(world, "other").is_reset
 
 
 def test_acknowledgements_come_in_order() -> None:
