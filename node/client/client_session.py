@@ -22,9 +22,11 @@ from node.amqp.methods import (
     QueueUnbind,
 )
 from node.amqp.properties import Properties
+from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Bind, Command, DeclareExchange, DeclareQueue, Unbind
 from node.client.endpoint import ClientEndpoint
 from node.client.publish_frames import PublishFrames
+from node.client.session_topology import bindings_of, find_queue
 from node.extension.protocol import Delivery, Peer, QueueBinding, QueueFacts, Refusal
 
 MESSAGES: Final = 1
@@ -78,9 +80,6 @@ class Speaker(Protocol):
         self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool
     ) -> None: ...
     def ask_log(self, command: Command[Any], on_done: OnDone) -> None: ...
-    def find_queue(self, queue: str) -> QueueFacts | None: ...
-    def bindings(self, queue: str) -> Sequence[QueueBinding] | None: ...
-    def has_exchange(self, exchange: str) -> bool: ...
     def check_publish(self, exchange: str, routing_key: str, on_done: OnDone) -> None: ...
     def allow(self, exchange: str) -> None: ...
     def publish(self, frames: bytes, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None: ...
@@ -92,8 +91,9 @@ class Speaker(Protocol):
 class ClientSession:
     """Implements `node.extension.protocol.Session`, which documents the methods."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, speaker: Speaker, catalogue: Catalogue) -> None:
         self._speaker = speaker
+        self._catalogue = catalogue
         end = speaker.peer
         self.peer = Peer(end.address, end.local, end.is_tls, end.certificate_user)
         self._publish_frames = PublishFrames(MESSAGES)
@@ -249,15 +249,15 @@ class ClientSession:
 
     def find_queue(self, queue: str) -> QueueFacts | None:
         """Return the declaration of a queue."""
-        return self._speaker.find_queue(queue)
+        return find_queue(self._catalogue, self._speaker.vhost, queue)
 
     def bindings(self, queue: str) -> Sequence[QueueBinding] | None:
         """Return the bindings of a queue."""
-        return self._speaker.bindings(queue)
+        return bindings_of(self._catalogue, self._speaker.vhost, queue)
 
     def has_exchange(self, exchange: str) -> bool:
         """True if there is an exchange of that name."""
-        return self._speaker.has_exchange(exchange)
+        return self._catalogue.exchange(self._speaker.vhost, exchange) is not None
 
     def delete_queue(self, queue: str, on_done: OnDone) -> None:
         """Delete a queue."""

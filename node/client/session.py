@@ -51,13 +51,11 @@ from node.client.method_stream import Sent
 from node.client.publishing import Route
 from node.client.rights import Rights
 from node.client.sasl import Credentials
-from node.client.session_topology import bindings_of, check_publish, find_queue, submit_as_node
+from node.client.session_topology import check_publish, submit_as_node
 from node.extension.protocol import (
     Delivery,
     ProtocolConnection,
     ProtocolListener,
-    QueueBinding,
-    QueueFacts,
     Refusal,
 )
 from node.override import override
@@ -122,7 +120,7 @@ class SessionConnection(Connection):
         self._on_opened: OnDone = lambda refusal: None
         self._was_refused = False
         self._client: ProtocolConnection | None = None
-        session = ClientSession(self)
+        session = ClientSession(self, broker.catalogue)
         try:
             self._client = listener.connection(session)
         except Exception as error:  # noqa: BLE001 - whatever foreign code raises
@@ -367,18 +365,6 @@ class SessionConnection(Connection):
         if self.state is ConnectionState.OPEN:
             submit_as_node(self, command, partial(self.tell, "go on after a declaration", on_done))
 
-    def find_queue(self, queue: str) -> QueueFacts | None:
-        """Return the declaration of a queue; None: there is no such queue."""
-        return find_queue(self.broker.catalogue, self.vhost, queue)
-
-    def bindings(self, queue: str) -> Sequence[QueueBinding] | None:
-        """Return the bindings of a queue; None: there is no such queue."""
-        return bindings_of(self.broker.catalogue, self.vhost, queue)
-
-    def has_exchange(self, exchange: str) -> bool:
-        """True if there is an exchange of that name."""
-        return self.broker.catalogue.exchange(self.vhost, exchange) is not None
-
     def check_publish(self, exchange: str, routing_key: str, on_done: OnDone) -> None:
         """Ask whether the user may publish to an exchange with a routing key."""
         check_publish(self, exchange, routing_key, partial(self.tell, "go on after a check", on_done))
@@ -595,6 +581,6 @@ class SessionConnection(Connection):
     def _forget_callbacks(self) -> None:
         """Forget the plug-in's callbacks, so that its connection is freed at once."""
         self._on_opened = lambda refusal: None
-        waiting = self._topology, self._fences, self._settling
+        waiting = self._topology, self._fences, self._settling, self._got
         for each in (*waiting, self._started, self._stopped, self._unconfirmed):
             each.clear()

@@ -430,7 +430,13 @@ class MqttConnection(ProtocolConnection):
 
     @override
     def lost(self) -> None:
+        """Let go of what refers back to here: so all is freed at once, and not when Python looks for cycles."""
         self._is_over = True
         if self._work is not None:
             self._work.stop()
             self._work = None
+        self._packets = iter(())
+        for part in (self._session, self._incoming, self._outgoing, self._will):
+            if part is not None:
+                part.let_go()
+        self._session = self._incoming = self._outgoing = self._will = None

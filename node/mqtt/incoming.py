@@ -76,6 +76,11 @@ class Incoming:
         """Send the acknowledgements that are due."""
         self._acknowledgements.flush()
 
+    def let_go(self) -> None:
+        """Forget the connection: it is gone."""
+        self._fail = lambda error: None
+        self._ensure = lambda exchange, then: None
+
     def take(self, publishes: Publishes) -> None:
         """Publish a run of messages. Raises: MqttError."""
         topic = publishes.topic

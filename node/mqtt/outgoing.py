@@ -145,6 +145,12 @@ class Outgoing:
 
     # --- to the client ---
 
+    def let_go(self) -> None:
+        """Forget what waits for the client: it is gone."""
+        self._waiting.clear()
+        self._flying.clear()
+        self.sources = {}
+
     def resume(self) -> None:
         """Send PUBREL again for messages that the client has and has not completed [MQTT-4.4.0-1]."""
         released = self._state.released

@@ -151,6 +151,12 @@ class ClientSession:
             if self._node.find_queue(queue) is not None:
                 yield partial(self._node.delete_queue, queue)
 
+    def let_go(self) -> None:
+        """Forget the connection: it is gone."""
+        self.forget = lambda consumer: None
+        self._on_state_lost = lambda: None
+        self.state.let_go()
+
     def _read_expiry(self, arguments: Table) -> None:
         """Take over the time after which the session ends: that of its queues is as they were declared."""
         if not self.is_persistent:

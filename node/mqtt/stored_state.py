@@ -66,6 +66,12 @@ class StoredState:
         self._recent.append(message)
         self._recent_ids.add(message)
 
+    def let_go(self) -> None:
+        """Forget the connection: it is gone."""
+        self._publish = None
+        self._on_lost = lambda: None
+        self._waiting.clear()
+
     # --- snapshots ---
 
     def save(self, then: Callable[[], None]) -> None:

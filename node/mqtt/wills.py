@@ -189,6 +189,12 @@ class ConnectionWill:
         """The deliveries of the will that are held."""
         return self._tags
 
+    def let_go(self) -> None:
+        """Forget the connection: it is gone."""
+        self._stop_timer()
+        self._stop_timer = lambda: None
+        self._tags = []
+
     def drop(self) -> Steps[None]:
         """Forget the will: the client has disconnected in good order."""
         if self._properties is None:

@@ -1,6 +1,8 @@
 """The connection of an MQTT client: CONNECT and its refusals, requests and their answers, keep-alive, the end."""
 
+import gc
 import string
+import weakref
 
 import pytest
 
@@ -356,3 +358,24 @@ def test_a_packet_that_is_too_long_ends_the_connection() -> None:
     (answer,) = client.told()
     assert isinstance(answer, Disconnect)
     assert answer.code == ReasonCode.PACKET_TOO_LARGE
+
+
+@BOTH
+def test_a_connection_that_is_lost_is_freed_at_once(version: Version) -> None:
+    """Its parts refer to each other; a storm of connections would fill the memory until Python looks for cycles."""
+    world = World()
+    client = connected(world, version=version, will=Will("w", b"gone"))
+    client.subscribe("a", qos=2)
+    client.publish("a", b"m", qos=2, retain=True)
+    client.publish("a", b"m", qos=1)
+    client.unsubscribe("a")
+    plugged = weakref.ref(client.connection._client)  # type: ignore[arg-type]
+    assert plugged() is not None
+    gc.collect()
+    gc.disable()
+    try:
+        client.cut()
+        world.settle()
+        assert plugged() is None
+    finally:
+        gc.enable()
