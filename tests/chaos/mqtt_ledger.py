@@ -17,11 +17,14 @@ class Story:
 
 @dataclass(slots=True)
 class Taken:
-    """The messages of one publisher that a subscriber got.   last: the highest number that came for the first time."""
+    """The messages of one publisher that a subscriber got.
+
+    last: the highest number that came for the first time.   late: those that came for the first time behind higher ones.
+    """
 
     counts: Counter[int] = field(default_factory=Counter)
     last: int = 0
-    disorder: int = 0
+    late: list[str] = field(default_factory=list)
 
 
 class MqttLedger:
@@ -61,7 +64,8 @@ class MqttLedger:
         taken = self.subscribers[subscriber].setdefault(publisher, Taken())
         taken.counts[number] += 1
         if taken.counts[number] == 1:
-            taken.disorder += number < taken.last
+            if number < taken.last:
+                taken.late.append(f"{number} behind {taken.last}")
             taken.last = max(taken.last, number)
 
     # --- what became of it ---
@@ -105,9 +109,9 @@ class MqttLedger:
                 again = self.again(subscriber)
                 found += [("duplicates", f"MQTT QoS {self.qos}: {each} to {subscriber}") for each in again]
             found += [
-                ("disorder", f"MQTT QoS {self.qos}: {taken.disorder} messages of {publisher} to {subscriber}")
+                ("disorder", f"MQTT QoS {self.qos}: {publisher} to {subscriber}: {each}")
                 for publisher, taken in publishers.items()
-                if taken.disorder
+                for each in taken.late
             ]
         return found
 

@@ -46,7 +46,7 @@ def test_the_first_copies_are_in_order() -> None:
     book = ledger(1)
     for payload in (b"p/2", b"p/1", b"p/2", b"p/3", b"p/1"):
         book.take("s", payload)
-    assert book.problems() == [("disorder", "MQTT QoS 1: 1 messages of p to s")]
+    assert book.problems() == [("disorder", "MQTT QoS 1: p to s: 1 behind 2")]
 
 
 def test_a_message_of_nobody() -> None:
