@@ -19,7 +19,7 @@ class Story:
 class Taken:
     """The messages of one publisher that a subscriber got.
 
-    last: the highest number that came for the first time.   late: those that came for the first time behind higher ones.
+    last: the highest number that came.   late: those that came for the first time behind higher ones.
     """
 
     counts: Counter[int] = field(default_factory=Counter)
