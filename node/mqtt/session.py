@@ -238,7 +238,9 @@ class ClientSession:
         queue = subscription_queue(self._client_id, qos)
         arguments = self._expires() if qos else {}
         if qos == 2:
-            arguments = {**arguments, "x-message-deduplication": Field("t", True)}
+            # A connection that takes over gets nothing before all that the former one had is back in its place.
+            only_one = {"x-single-active-consumer": Field("t", True)}
+            arguments = {**arguments, **only_one, "x-message-deduplication": Field("t", True)}
         return lambda on_done: self._node.declare_queue(
             queue,
             on_done,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from node.amqp.methods import BasicConsume
 from node.catalogue.commands import DeleteQueue, SetPermission
 from node.mqtt.constants import PacketType
 from node.mqtt.incoming import UNACKNOWLEDGED_MAX
@@ -148,6 +149,27 @@ def test_a_second_connection_takes_over(version: int) -> None:
     assert codes == ([ReasonCode.SESSION_TAKEN_OVER] if version == V5 else [])
     connected(world, "p").publish("a", b"1", qos=1)
     assert second.bodies() == [b"1"]
+
+
+def test_messages_of_a_former_connection_come_back_before_newer_ones_go_out() -> None:
+    """A node that is lost with a client's former connection is missed later than the new one begins [MQTT-4.6.0-5].
+
+    Another consumer of the session's queue stands for the former connection, which nobody can close.
+    """
+    world = World()
+    client = persistent(world, version=V5)
+    client.subscribe("a", qos=2)
+    client.cut()
+    former = world.client()
+    former.send(1, BasicConsume(queue="mqtt-subscription-cqos2", consumer_tag="former"))
+    publisher = connected(world, "p")
+    publisher.publish("a", b"1", qos=2)
+    client = persistent(world, version=V5)
+    publisher.publish("a", b"2", qos=2)
+    assert client.bodies() == []
+    former.lose()
+    world.settle()
+    assert client.bodies() == [b"1", b"2"]
 
 
 def test_an_unacknowledged_message_goes_to_the_connection_that_takes_over() -> None:
