@@ -22,6 +22,7 @@ from node.catalogue.holding import hold_header, is_holding_exchange
 from node.override import override
 from node.queue.content import properties_of
 from node.queue.delay import due_copy, due_envelope, negated
+from node.queue.delayed_queue import DelayedQueue
 from node.queue.intake import Targets
 from node.queue.pending_publish import PendingPublish
 from node.queue.queue import Queue
@@ -30,6 +31,12 @@ from node.scheduling.turn import TURN_S
 
 DUE_MAX: Final = 4096
 """The most messages of a node that have left their waiting queues and are not forgotten yet; the others stay there."""
+
+PARKED_MAX: Final = 2048
+"""The most of these that wait in memory for queues out of reach, and are tried each second, so that others go out."""
+
+PARKED_S: Final = 16.0
+"""The seconds for which further ones go back to their delayed exchange. Those of a filter have to stay in it."""
 
 TURN_MAX: Final = 2048
 """The most messages that go out in one turn; a long turn ends before."""
@@ -85,10 +92,13 @@ class DelayedMessages(Forwarding[Delayed]):
         self._groups: dict[PendingPublish, Group] = {}
         """The messages that are published, and not at all their targets yet. `_on_way` stays empty."""
         self._held_back: dict[Queue, None] = {}  # queues with more that is due
+        self._parked = 0  # of those that are postponed
 
     def room(self, queue: Queue) -> int:
         """Return how many messages may be added now. With none, the queue is touched when there is room."""
         room = DUE_MAX - self._count
+        if self._parked >= PARKED_MAX and not isinstance(queue, DelayedQueue):
+            room = 0
         if room <= 0:
             self._held_back[queue] = None
         return room
@@ -242,6 +252,20 @@ class DelayedMessages(Forwarding[Delayed]):
             self._settled(len(group))
 
     @override
+    def _postpone(self, errand: Delayed, run: Run, queue: Queue) -> None:
+        if self._parked + len(run) > PARKED_MAX and isinstance(queue, DelayedQueue):
+            queue.take_back(run, self._broker.now + PARKED_S)
+            self._settled(len(run))
+            return
+        self._parked += len(run)
+        super()._postpone(errand, run, queue)
+
+    @override
+    def _resume(self, now: float) -> None:
+        self._parked = 0
+        super()._resume(now)
+
+    @override
     def _forget(self, run: Run, queue: Queue) -> None:
         super()._forget(run, queue)
         self._settled(len(run))
@@ -258,6 +282,7 @@ class DelayedMessages(Forwarding[Delayed]):
         runs = super().unsettled(queue, take=take)
         if take:
             on_way = sum(len(group) for group in self._groups.values() if group.queue is queue)
+            self._parked = sum(len(run) for _, run, _ in self._postponed)
             self._settled(sum(map(len, runs)) - on_way)
         return runs
 

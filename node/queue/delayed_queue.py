@@ -115,6 +115,17 @@ class DelayedQueue(Queue):
             host.due(self, waiting.take(room), now)
         self._arm_head_timer()
 
+    def take_back(self, run: Run, due: float) -> None:
+        """Take messages back that were due and cannot go out.   due: the time at which they are due again.
+
+        Mirrors and disk keep the time at which they were due first: another master tries them at once.
+        """
+        if self.is_deleted:
+            return
+        run.expiry = due
+        self._waiting.put_back(run)
+        self._arm_head_timer()
+
     def withdraw(self, seq: int, done: Callable[[bool], None]) -> bool:
         """Drop a single message that waits; `done` is called with whether it waited here, now or later.
 

@@ -14,10 +14,12 @@ from node.amqp.methods import (
     QueueDeclare,
 )
 from node.amqp.properties import Properties
+from node.broker import delayed_messages
 from node.broker.forwarding import RETRY_S
 from node.broker.full_routes import FullRoutes
 from node.broker.safe_letters import RETRY_MAX_S
 from node.catalogue.commands import DeleteQueue, EnablePlugin
+from node.queue.delayed_queue import DelayedQueue
 from tests.kit.disk_cluster import DiskCluster
 from tests.kit.world import Client
 
@@ -82,6 +84,54 @@ def test_a_delayed_message_waits_for_the_node_of_its_queue(others: tuple[str, ..
     cluster.advance(RETRY_S + 0.1)
     assert taken(cluster, "alone") == [b"1", b"2"]
     assert taken(cluster, "other") == ([b"1", b"2"] if others else [])
+
+
+def test_many_that_wait_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are tried each second; the rest goes back to the exchange for a while, and is not lost there."""
+    monkeypatch.setattr(delayed_messages, "DUE_MAX", 8)
+    monkeypatch.setattr(delayed_messages, "PARKED_MAX", 4)
+    cluster = cluster_of(
+        *later("alone"),
+        ExchangeDeclare(exchange="y", type="x-delayed-message", durable=True, arguments=DELAYED),
+        QueueBind(queue="other", exchange="y"),
+    )
+    cluster.crash("n3")
+    cluster.settle()
+    bodies = [b"%d" % number for number in range(20)]
+    for body in bodies:
+        publish(cluster, "x", "", body, x_delay=1000)
+    cluster.advance(3.0)
+    publish(cluster, "y", "", b"in time", x_delay=1000)
+    cluster.advance(1.1)
+    assert taken(cluster, "other") == [b"in time"]
+    master = cluster.view("amq.delayed.x").master_node or ""
+    assert cluster.queue(master, "amq.delayed.x").backlog.count == len(bodies) - 4
+    cluster.start("n3")
+    cluster.advance(delayed_messages.PARKED_S)
+    cluster.advance(RETRY_S + 0.1)
+    assert sorted(taken(cluster, "alone"), key=int) == bodies
+    assert cluster.queue(master, "amq.delayed.x").backlog.count == 0
+
+
+def test_what_was_taken_back_is_tried_by_the_next_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be cancelled meanwhile, too."""
+    monkeypatch.setattr(delayed_messages, "PARKED_MAX", 0)
+    cluster = cluster_of(*later("alone"))
+    publish(cluster, "x", "", b"1", x_delay=1000)
+    publish(cluster, "x", "", b"2", x_delay=1000)
+    cluster.crash("n3")
+    cluster.advance(2.0)
+    queue = cluster.queue(cluster.view("amq.delayed.x").master_node or "", "amq.delayed.x")
+    assert isinstance(queue, DelayedQueue)
+    answers: list[bool] = []
+    assert queue.withdraw(1, answers.append)
+    assert answers == [True]
+    cluster.start("n3")
+    cluster.settle()
+    cluster.transfer("amq.delayed.x", next(n for n in ("n1", "n2") if n != queue.record.home))
+    cluster.settle()
+    cluster.advance(0.1)
+    assert taken(cluster, "alone") == [b"2"]
 
 
 def test_it_waits_no_longer_when_the_queue_is_deleted() -> None:
