@@ -114,7 +114,7 @@ def test_many_that_wait_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_was_taken_back_is_tried_by_the_next_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be cancelled meanwhile, too."""
+    """A message that the new master has taken over may be cancelled before it is tried again, too."""
     monkeypatch.setattr(delayed_messages, "PARKED_MAX", 0)
     cluster = cluster_of(*later("alone"))
     publish(cluster, "x", "", b"1", x_delay=1000)
