@@ -21,6 +21,7 @@ from node.catalogue.commands import Refused, SetDraining
 from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.clustering.brokers import Brokers
 from node.clustering.calls import Calls
+from node.clustering.consent import Consent
 from node.clustering.host_process import HostProcess
 from node.clustering.identity import NodeIdentity, write_identity
 from node.clustering.life import Life
@@ -78,6 +79,7 @@ class Cluster:
         self.life = Life(self)
         self.brokers = Brokers(self)
         self.voting = Voting(self)
+        self.consent = Consent(boottime)
         self.calls.offer(self.voting.answers)
         self.calls.offer(process.answers)
 

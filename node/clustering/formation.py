@@ -23,10 +23,11 @@ from node.catalogue.commands import Command, PutMember, SetGlobalParameter
 from node.catalogue.records import MemberType
 from node.catalogue.snapshot import snapshot
 from node.clustering import metadata, requests
+from node.clustering.consent import CONSENT_S
 from node.clustering.discovery import PluginDiscovery
 from node.clustering.identity import CLUSTER_ID, NodeIdentity
 from node.clustering.requests import Applicant
-from node.clustering.waiting import Waiting
+from node.clustering.waiting import Waiting, boottime
 from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import ControlError, refused
 from node.io.data_directory import DataDirectoryError
@@ -128,9 +129,35 @@ async def _look_around(cluster: "Cluster", discovery: PluginDiscovery | None) ->
                 raise OSError(
                     "a RAM node or a witness cannot be the first of a cluster: none of the other nodes belongs to one"
                 )
-            await create(cluster)
-            return
+            if await cluster.or_given_up(_has_consent(cluster, search.free)):
+                await create(cluster)
+                return
+            await waiting.tell("for a cluster that another node may be about to create")
+            continue
         await waiting.tell("for another node that belongs to a cluster", search.silent)
+
+
+async def _has_consent(cluster: "Cluster", free: list[Found]) -> bool:
+    """Ask all nodes that belong to no cluster to let this one create one, itself first: it may have let another one."""
+    if not cluster.consent.give(cluster.name):
+        return False
+    asked_at = boottime()
+    others = [each.address for each in free if each.name != cluster.name]
+    given = await asyncio.gather(*(_consents(cluster, address) for address in others))
+    # The rest of the time is for writing the cluster's metadata.
+    if all(given) and boottime() - asked_at < CONSENT_S / 2:
+        return True
+    cluster.consent.withdraw(cluster.name)
+    await asyncio.gather(*(_consents(cluster, address, is_withdrawn=True) for address in others))
+    return False
+
+
+async def _consents(cluster: "Cluster", address: str, *, is_withdrawn: bool = False) -> bool:
+    try:
+        told = await cluster.calls.ask(address, {"do": "consent", "is_withdrawn": is_withdrawn}, ASK_S)
+    except ControlError:
+        return False
+    return isinstance(told, dict) and told.get("is_given") is True
 
 
 def _check_is_new(data_dir: str) -> None:

@@ -41,6 +41,7 @@ class Voting:
         """For each member's name under which another node asked to join, that node's id; each one is logged once."""
         self.answers: Mapping[str, Answer] = {
             "describe": self._describe,
+            "consent": self._consent,
             "join": self._join,
             "promote": self._promote,
             "leave": self._leave,
@@ -128,6 +129,14 @@ class Voting:
             "cluster_id": identity.cluster_id,
             "is_ready": bool(self._cluster.roster.members),
         }
+
+    async def _consent(self, name: str, body: Body) -> Any:
+        """Return whether the node that asks may create a cluster: `Consent`."""
+        cluster = self._cluster
+        if body.get("is_withdrawn") is True:
+            cluster.consent.withdraw(name)
+            return {"is_given": False}
+        return {"is_given": not cluster.roster.cluster_id and cluster.consent.give(name)}
 
     async def _join(self, name: str, body: Body) -> Any:
         """Make the node that asks a member; it then follows the metadata and asks to be promoted."""

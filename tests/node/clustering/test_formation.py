@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from node.clustering import formation
+from node.clustering.consent import Consent
 from node.clustering.identity import NodeIdentity
 from node.io.control import refused
 from node.io.data_directory import DataDirectoryError
@@ -43,6 +44,7 @@ class Node:
         self.config = SimpleNamespace(data_dir=str(data), cluster=options, node_name=self.name)
         self.roster = SimpleNamespace(identity=NodeIdentity(self.name, "id1", "disc"))
         self.links = SimpleNamespace(address="h:1")
+        self.consent = Consent(lambda: 0.0)
         self.calls = self
         self.logger = logging.getLogger("test")
         self.process = SimpleNamespace(wait_is=lambda text: None)

@@ -362,7 +362,7 @@ def test_a_packet_that_is_too_long_ends_the_connection() -> None:
 
 @BOTH
 def test_a_connection_that_is_lost_is_freed_at_once(version: Version) -> None:
-    """The parts of a connection refer to each other; a storm of them would fill memory until Python looks for cycles."""
+    """The parts of a connection refer to each other, and Python seldom looks for cycles: a storm would fill memory."""
     world = World()
     client = connected(world, version=version, will=Will("w", b"gone"))
     client.subscribe("a", qos=2)
