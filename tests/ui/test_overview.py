@@ -220,6 +220,25 @@ def test_a_second_tab_needs_no_password_and_logs_out_with_the_first(
     expect(other.get_by_role("button", name="Log in")).to_be_visible()
 
 
+def test_a_tab_that_is_busy_gives_its_session_late(page: Page, site: Site, filled: str) -> None:
+    """The new tab shows the login page meanwhile."""
+    page.add_init_script(
+        """const post = BroadcastChannel.prototype.postMessage;
+        BroadcastChannel.prototype.postMessage = function (message) {
+          if (message.session) window.answer = () => post.call(this, message);
+          else post.call(this, message);
+        };"""
+    )
+    page.reload()
+    expect(page.locator(".tile").first).to_be_visible(timeout=LOAD_MS)
+    other = page.context.new_page()
+    other.goto(f"{site.nodes[0].management_url}/#/queues")
+    expect(other.get_by_role("button", name="Log in")).to_be_visible(timeout=LOAD_MS)
+    page.wait_for_function("Boolean(window.answer)", polling=50)  # a tab behind another one has no animation frames
+    page.evaluate("answer()")
+    expect(other.locator("main tbody tr").first).to_be_visible(timeout=LOAD_MS)
+
+
 def test_who_may_not_monitor_sees_no_nodes(watches: Callable[..., Watch], site: Site, filled: str) -> None:
     api = HttpApi(site.nodes[0])
     api.put("/users/plain", {"password": "plain", "tags": "management"})

@@ -65,8 +65,10 @@ async function start() {
     turn: (by) => view?.turn?.(by),
     isIn: () => frame !== null,
   });
-  const isIn = (await loginByLink()) || ((await borrowSession()) && (await resume()));
-  if (!isIn) await loginPage(root, null);
+  let isLate;
+  const late = new Promise((resolve) => { isLate = resolve; });
+  const isIn = (await loginByLink()) || ((await borrowSession(isLate)) && (await resume()));
+  if (!isIn) await Promise.race([loginPage(root, null), late.then(resumed)]);
   await enter();
 }
 
@@ -88,6 +90,11 @@ async function resume() {
     if (error.status === 401) endSession();
     return false;
   }
+}
+
+/** Resolves when the session of this tab is found to be good, else never. */
+function resumed() {
+  return new Promise((resolve) => { resume().then((isGood) => isGood && resolve()); });
 }
 
 async function enter() {

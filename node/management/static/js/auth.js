@@ -34,21 +34,28 @@ channel?.addEventListener('message', ({ data }) => {
   if (data === 'logout') document.dispatchEvent(new CustomEvent('fluffle:logout'));
 });
 
-/** Waits a moment for another tab's session; true when this tab has one then. */
-export async function borrowSession() {
+/**
+ * Waits a moment for another tab's session; true when this tab has one then.
+ *
+ * @param {() => void} onLate called when a busy tab has given its session later, unless this tab had one by then
+ */
+export async function borrowSession(onLate) {
   if (session() || !channel) return Boolean(session());
   await new Promise((resolve) => {
-    const done = ({ data }) => {
-      if (data?.session?.basic) keep(data.session);
-      if (data?.session) finish();
+    let go = resolve;
+    const take = ({ data }) => {
+      if (!data?.session?.basic) return;
+      channel.removeEventListener('message', take);
+      if (session()) return;
+      keep(data.session);
+      go();
     };
-    const finish = () => {
-      channel.removeEventListener('message', done);
-      resolve();
-    };
-    channel.addEventListener('message', done);
+    channel.addEventListener('message', take);
     channel.postMessage('who?');
-    setTimeout(finish, ASK_MS);
+    setTimeout(() => {
+      go = onLate;
+      resolve();
+    }, ASK_MS);
   });
   return Boolean(session());
 }
