@@ -234,7 +234,8 @@ def test_a_tab_that_is_busy_gives_its_session_late(page: Page, site: Site, fille
     other = page.context.new_page()
     other.goto(f"{site.nodes[0].management_url}/#/queues")
     expect(other.get_by_role("button", name="Log in")).to_be_visible(timeout=LOAD_MS)
-    page.wait_for_function("Boolean(window.answer)", polling=50)  # a tab behind another one has no animation frames
+    # A tab behind another one has no animation frames, in which a page is looked at by default.
+    page.wait_for_function("Boolean(window.answer)", polling=50)
     page.evaluate("answer()")
     expect(other.locator("main tbody tr").first).to_be_visible(timeout=LOAD_MS)
 
