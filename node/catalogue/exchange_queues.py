@@ -29,8 +29,8 @@ _ALL_PREFIXES: Final = tuple(_PREFIXES.values())
 _CHECKS: Final = {
     DELAYED_TYPE: delayed.check_arguments,
     DEDUPLICATION_TYPE: deduplication.check_arguments,
-    HISTORY_TYPE: recent_history.check_arguments,
-    RETAINED_TYPE: retained.check_arguments,
+    HISTORY_TYPE: recent_history.KEPT.check,
+    RETAINED_TYPE: retained.KEPT.check,
 }
 
 
@@ -65,9 +65,9 @@ def queue_arguments(exchange_type: str, arguments: Table) -> Table:
         case "x-message-deduplication":
             return deduplication.queue_arguments(arguments)
         case "x-recent-history":
-            return recent_history.queue_arguments(arguments)
+            return recent_history.KEPT.only(arguments)
         case "x-retained":
-            return retained.queue_arguments(arguments)
+            return retained.KEPT.only(arguments)
     return {}
 
 

@@ -8,40 +8,14 @@ Source: MQTT 5.0, chapter 3.3.1.3; docs/mqtt.md.
 
 from typing import Final
 
-from node.amqp.constants import ReplyCode
-from node.amqp.errors import ProtocolError
-from node.amqp.field_table import Table
-from node.catalogue.arguments import print_value
+from node.catalogue.kept_length import KeptLength
 
 RETAINED_TYPE: Final = "x-retained"
 
-LENGTH: Final = "x-max-length"
-"""The argument with the number of routing keys for which a message is kept."""
-
 DEFAULT_LENGTH: Final = 1_000_000
 
-_INTEGERS: Final = frozenset("bsIl")
-
-
-def check_arguments(arguments: Table) -> None:
-    """Check the arguments of a new exchange. Raises: ProtocolError 406."""
-    field = arguments.get(LENGTH)
-    if field is None or (field.tag in _INTEGERS and isinstance(field.value, int) and field.value > 0):
-        return
-    start = "Invalid argument "
-    text = f"{start}{print_value(field, start)}, '{LENGTH}' must be a positive integer"
-    raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
-
-
-def queue_arguments(arguments: Table) -> Table:
-    """Return the arguments that the exchange's queue must know."""
-    return {LENGTH: arguments[LENGTH]} if LENGTH in arguments else {}
-
-
-def length_of(arguments: Table) -> int:
-    """Return the number of routing keys for which a message is kept."""
-    field = arguments.get(LENGTH)
-    return field.value if field is not None and isinstance(field.value, int) else DEFAULT_LENGTH
+KEPT: Final = KeptLength("x-max-length", DEFAULT_LENGTH)
+"""For how many routing keys a message is kept."""
 
 
 def words_of(key: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from node.catalogue.policy import QueueSettings
-from node.catalogue.recent_history import NO_STORE, length_of
+from node.catalogue.recent_history import KEPT, NO_STORE
 from node.catalogue.records import QueueRecord
 from node.override import override
 from node.queue.content import chosen_headers
@@ -38,7 +38,7 @@ class HistoryQueue(Queue):
         storage: QueueStorage,
         now: float,
     ) -> None:
-        self._length = length_of(record.arguments)
+        self._length = KEPT.of(record.arguments)
         super().__init__(record, self._own(settings), host, storage, now)
 
     @override

@@ -16,7 +16,7 @@ from typing import Final
 from node.amqp.frames import body_size
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.catalogue.retained import length_of, matches, words_of
+from node.catalogue.retained import KEPT, matches, words_of
 from node.override import override
 from node.queue.host import Copied, QueueHost
 from node.queue.id_window import pieces_of
@@ -51,7 +51,7 @@ class RetainedQueue(Queue):
         storage: QueueStorage,
         now: float,
     ) -> None:
-        self._length = length_of(record.arguments)
+        self._length = KEPT.of(record.arguments)
         self._index: dict[str, int] = {}
         self._must_learn = self._is_learning = False
         self._waiting: list[Callable[[], None]] = []  # replays that wait for the index

@@ -7,7 +7,7 @@ import pytest
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, longstr
 from node.catalogue.records import Binding
-from node.catalogue.retained import DEFAULT_LENGTH, check_arguments, length_of, matches, words_of
+from node.catalogue.retained import DEFAULT_LENGTH, KEPT, matches, words_of
 from node.routing.exchanges.topic import TopicIndex
 
 
@@ -29,11 +29,11 @@ def test_keys_match_as_in_topic_exchanges() -> None:
 @pytest.mark.parametrize("field", [longstr("5"), Field("l", 0), Field("l", -1), Field("t", True)])
 def test_a_length_is_a_positive_integer(field: Field) -> None:
     with pytest.raises(ProtocolError):
-        check_arguments({"x-max-length": field})
+        KEPT.check({"x-max-length": field})
 
 
 def test_the_length() -> None:
-    check_arguments({})
-    check_arguments({"x-max-length": Field("I", 5)})
-    assert length_of({"x-max-length": Field("I", 5)}) == 5
-    assert length_of({}) == DEFAULT_LENGTH
+    KEPT.check({})
+    KEPT.check({"x-max-length": Field("I", 5)})
+    assert KEPT.of({"x-max-length": Field("I", 5)}) == 5
+    assert KEPT.of({}) == DEFAULT_LENGTH
