@@ -4,11 +4,12 @@ Imports go down the list of layers only. A folder that is pure is held to a list
 that a new way to do I/O needs no new rule here. Imports under `if TYPE_CHECKING` count like all others.
 """
 
-import ast
 import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from tests.kit.source import calls, source
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -414,22 +415,16 @@ def _part(module: str) -> str | None:
     return None if name in ("node", "node.override", "node.version", "cluster", "spark_ops") else name
 
 
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
-
-
 @functools.cache
 def _imports(path: Path) -> tuple[tuple[int, str], ...]:
     """Line and dotted name of each import; `from node import log` is an import of node.log."""
     found: list[tuple[int, str]] = []
-    for statement in ast.walk(_tree(path)):
-        if isinstance(statement, ast.Import):
-            found += ((statement.lineno, alias.name) for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom):
-            assert statement.level == 0, f"{path}:{statement.lineno}: imports are absolute"
-            module = statement.module or ""
-            names = [f"{module}.{alias.name}" for alias in statement.names]
-            found += ((statement.lineno, name if module == "node" else module) for name in names)
+    for line, module, names in source(path).imports:
+        assert not module.startswith("."), f"{path}:{line}: imports are absolute"
+        if not module:
+            found += ((line, name) for name in names)
+        else:
+            found += ((line, f"node.{name}" if module == "node" else module) for name in names)
     return tuple(found)
 
 
@@ -487,13 +482,10 @@ def test_no_new_circles() -> None:
     modules = {_module(path): path for path in FILES}
     graph: dict[str, set[str]] = {module: set() for module in modules}
     for module, path in modules.items():
-        for statement in ast.walk(_tree(path)):
-            if isinstance(statement, ast.ImportFrom):
-                names = [
-                    statement.module or "",
-                    *(f"{statement.module}.{each.name}" for each in statement.names),
-                ]
-                graph[module].update(name for name in names if name in modules and name != module)
+        for _, origin, names in source(path).imports:
+            if origin:
+                known = (origin, *(f"{origin}.{name}" for name in names))
+                graph[module].update(name for name in known if name in modules and name != module)
     circles = sorted(sorted(circle) for circle in _circles(graph))
     assert circles == sorted(sorted(knot) for knot in KNOTS)
 
@@ -506,12 +498,9 @@ def test_pure_parts_do_no_io() -> None:
             top = name.split(".")[0]
             if top not in (*ROOTS, *PURE_MODULES, *LIBRARIES.get(_part(_module(path)) or "", ())):
                 problems.append(f"{path}:{line}: import of {name}")
-        for call in ast.walk(_tree(path)):
-            called = call.func if isinstance(call, ast.Call) else None
-            if isinstance(called, ast.Name) and called.id in FORBIDDEN_CALLS:
-                problems.append(f"{path}:{called.lineno}: {called.id}()")
-            if isinstance(called, ast.Attribute) and ast.unparse(called) in FORBIDDEN_METHODS:
-                problems.append(f"{path}:{called.lineno}: {ast.unparse(called)}()")
+        for line, name in calls(path):
+            if name in FORBIDDEN_CALLS or name in FORBIDDEN_METHODS:
+                problems.append(f"{path}:{line}: {name}()")
     assert problems == []
 
 

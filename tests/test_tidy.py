@@ -1,14 +1,15 @@
 """No linter looks at these: documents that tell the truth, files that stay small, nothing left lying about."""
 
-import ast
 import os
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from node.version import VERSION
+from tests.kit.source import source
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -36,6 +37,7 @@ _FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _LIMITS: Final = re.compile(r"((?:`_?[A-Z][A-Z\d_]+`(?:, )?)+) \(((?:node|cluster|spark_ops)/[\w./]+)")
 """Constants in docs/limits.md, and the file or folder that is said to have them."""
+_SET: Final = re.compile(r"^[ \t]*(_?[A-Z][A-Z\d_]+)(?:: [\w\[\], ]+)? = ", re.MULTILINE)
 _MAKE: Final = re.compile(r"\bmake ((?:[a-z]+(?:-[a-z]+)*\b *)+)")
 _TARGET: Final = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
@@ -61,6 +63,12 @@ def _anchors(document: Path) -> set[str]:
     """The fragments by which headings are reached, as GitHub makes them."""
     headings = _HEADING.findall(_FENCE.sub("", document.read_text()))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def _constants(path: Path) -> frozenset[str]:
+    """Return the constants that a file sets."""
+    return frozenset(_SET.findall(path.read_text()))
 
 
 # --- documents ---
@@ -93,14 +101,14 @@ def test_paths_that_are_named_exist() -> None:
 def test_limits_are_where_the_document_says() -> None:
     """Each constant that docs/limits.md names is set in the file, or in the folder, that stands behind it."""
     stale = []
+    node = {_name(path): path for path in NODE}
     rows = _LIMITS.findall((ROOT / "docs" / "limits.md").read_text())
     assert rows
     for names, place in rows:
-        files = [path for path in NODE if path == ROOT / place or (ROOT / place) in path.parents]
-        text = "\n".join(path.read_text() for path in files)
-        for name in _CODE.findall(names):
-            if not re.search(rf"^\s*{name}(?:: [\w\[\], ]+)? = ", text, re.MULTILINE):
-                stale.append(f"{name} ({place})")
+        folder = f"{place.rstrip('/')}/"
+        files = [path for name, path in node.items() if name == place or name.startswith(folder)]
+        known = set[str]().union(*map(_constants, files))
+        stale += [f"{name} ({place})" for name in _CODE.findall(names) if name not in known]
     assert stale == []
 
 
@@ -172,20 +180,19 @@ def test_files_are_small() -> None:
 
 def test_functions_fit_a_screen() -> None:
     """A function of the node has at most 70 lines; what is longer stands in the list, and nothing else does."""
-    long = set()
-    for path in NODE:
-        for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                assert function.end_lineno is not None
-                if function.end_lineno - function.lineno >= FUNCTION_LINES_MAX:
-                    long.add(f"{_name(path)}: {function.name}")
+    long = {
+        f"{_name(path)}: {name}"
+        for path in NODE
+        for name, lines in source(path).functions
+        if lines > FUNCTION_LINES_MAX
+    }
     assert long == set(LONG_FUNCTIONS)
 
 
 def test_modules_say_what_they_are() -> None:
     """Every file with something in it opens with what it is."""
-    trees = {_name(path): ast.parse(path.read_text()) for path in PYTHON}
-    assert [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
+    found = {_name(path): source(path) for path in PYTHON}
+    assert [name for name, each in found.items() if each.has_code and not each.docstring] == []
 
 
 def test_scripts_can_be_run() -> None:

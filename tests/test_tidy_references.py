@@ -6,7 +6,6 @@ belongs to a page that the head of its file names: the docstring of a module, th
 documents that others have published, such as the AMQP specification, are not looked up.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from tests.kit.source import source
 from tests.test_tidy import GENERATED, ROOT, SOURCE_ROOTS
 
 REFERENCE: Final = ROOT / "docs" / "reference"
@@ -107,10 +107,10 @@ def _numbers(marks: str) -> Iterator[str]:
         yield last
 
 
-def head_of(suffix: str, text: str) -> str:
+def head_of(path: Path, text: str) -> str:
     """Return the part of a file that says which page a mark without a name belongs to."""
-    if suffix == ".py":
-        return ast.get_docstring(ast.parse(text)) or ""
+    if path.suffix == ".py":
+        return source(path).docstring or ""
     return "\n".join(text.splitlines()[:HEAD_LINES])
 
 
@@ -149,7 +149,7 @@ def problems(path: Path) -> list[str]:
     if path.parent == REFERENCE and path.stem in PAGES:
         head = {path.stem}
     else:
-        head = pages_named(head_of(path.suffix, text), PAGES.keys())
+        head = pages_named(head_of(path, text), PAGES.keys())
     return [found for citation in citations(text) if (found := _problem(citation, head)) is not None]
 
 
@@ -203,5 +203,6 @@ def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
         "§0.1 §0.99: no section 0.99 in amqp-behaviour",
         "architecture §1: there is no docs/reference/architecture.md",
     ]
-    path.write_text('"""A module."""\n# as §4.1 says\n')
-    assert problems(path) == ["§4.1: the head of the file names no page"]
+    other = tmp_path / "other.py"
+    other.write_text('"""A module."""\n# as §4.1 says\n')
+    assert problems(other) == ["§4.1: the head of the file names no page"]

@@ -1,11 +1,9 @@
 """The rules of STYLE.md that a program can check: how long README is, what it links to, how docstrings open."""
 
-import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
+from tests.kit.source import source
 from tests.test_tidy import DOCUMENTS, NODE, PYTHON, ROOT
 
 README_CHARACTERS_MAX: Final = 9000
@@ -51,22 +49,6 @@ OLD_WORDS: Final = re.compile(
 TOUR_TOLERANCE: Final = 0.05
 
 
-def _strings(path: Path) -> Iterator[str]:
-    """Yield all docstrings of a file, those behind constants and attributes included."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                yield text.strip()
-
-
-def _docstrings(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring:
-                yield docstring
-
-
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text()) <= README_CHARACTERS_MAX
 
@@ -100,7 +82,7 @@ def test_docstrings_stand_alone() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
         for path in (*NODE, *bench)
-        for docstring in _docstrings(path)
+        for docstring in source(path).docstrings
         if re.split(r"\W", docstring, maxsplit=1)[0] in OPENERS or docstring.startswith("See `")
     ]
     assert found == []
@@ -112,7 +94,7 @@ def test_docstrings_of_tests_stand_alone() -> None:
         f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
         for path in PYTHON
         if path.is_relative_to(ROOT / "tests")
-        for docstring in _strings(path)
+        for docstring in source(path).strings
         if re.split(r"\W", docstring, maxsplit=1)[0] in TEST_OPENERS or FRAGMENT.match(docstring)
     ]
     assert found == []
