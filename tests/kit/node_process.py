@@ -10,7 +10,6 @@ import os
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,11 +18,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tests.kit.forked_process import run_command
 from tests.kit.server_process import ROOT, ServerProcess
 
 HOST: Final = "127.0.0.1"
 START_S: Final = 60.0
 """A start may take this long, since the machine may be busy; only a failing test waits so long."""
+CHECK_S: Final = 300.0
+"""A check of a store takes at most this long. Only a failing test waits so long."""
 LOG_S: Final = 10.0
 POLL_S: Final = 0.005
 
@@ -68,7 +70,8 @@ class NodeProcess(ServerProcess):
 
     directory: for its configuration and a log of each start; made and removed by the caller.
     data: of the data directory, where it isn't `directory/data`.   listen, management: HOST:PORT; port 0 is a free one.
-    environment: added to what the process gets.   cwd: where it runs.   options: at the end of its command line.
+    environment: added to what the process gets.   cwd: where it runs, which is forked in ROOT alone.
+    options: at the end of its command line.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class NodeProcess(ServerProcess):
             self.name, self.data, listen=self._listen, management=self._management, config=self._config
         )
         with self._output.open("wb") as output:
-            self._spawn(
+            self._fork(
                 [*command, *self.options],
                 {"PATH": os.environ["PATH"], **self.environment},
                 cwd=self._cwd,
@@ -163,7 +166,7 @@ class NodeProcess(ServerProcess):
     def check_store(self) -> tuple[int, str]:
         """`fluffle store check`, while it doesn't run. Returns: the exit code and what it prints."""
         command = [sys.executable, "-m", "node", "store", "check", str(self.data)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = run_command(command, {"PATH": os.environ["PATH"]}, CHECK_S)
         return done.returncode, done.stdout + done.stderr
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 
 from tests.kit.forked_process import ForkedProcess, forked
 
@@ -45,21 +45,36 @@ class ServerProcess:
         self._process = process
         return process
 
-    def _fork(self, command: Sequence[str], environ: Mapping[str, str], *, has_pipes: bool = False) -> None:
+    def _fork(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        cwd: Path = ROOT,
+        stdout: IO[bytes] | None = None,
+        has_pipes: bool = False,
+        **options: Any,
+    ) -> None:
         """Start a node as a fork of a process that has imported all it needs (tests/kit/fork_server.py), if it can be.
 
-        has_pipes: standard input and output are pipes of text; else what it writes goes to the log.
+        stdout: where its output goes, instead of the log.   has_pipes: standard input and output are pipes of text.
+        options: of `Popen`, for a node that cannot be forked.
         """
         assert not self.is_running, "one at a time"
-        log_path = self.directory / f"{self._log_name}.{self.starts + 1}.log"
-        with log_path.open("wb") as log:
-            process = forked(command, environ, log, has_pipes=has_pipes)
+        process = None
+        if cwd == ROOT:
+            log_path = self.directory / f"{self._log_name}.{self.starts + 1}.log"
+            with log_path.open("wb") as log:
+                process = forked(command, environ, log, output=stdout, has_pipes=has_pipes)
         if process is not None:
             self.starts += 1
             self._process = process
             return
-        pipe = subprocess.PIPE
-        self._spawn(command, environ, **({"stdin": pipe, "stdout": pipe, "text": True} if has_pipes else {}))
+        if has_pipes:
+            options |= {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        elif stdout is not None:
+            options["stdout"] = stdout
+        self._spawn(command, environ, cwd=cwd, **options)
 
     # --- what it says ---
 
