@@ -59,7 +59,7 @@ class BrokerProcess(ServerProcess, abc.ABC):
         command, directory, environ = self._how_to_launch()
         faults = {} if self.disk is None else self.disk.environment
         self._network.starts(self.short_name)
-        self._spawn(
+        self._fork(
             self._network.command(self.short_name, command),
             {**environ, **faults},
             cwd=directory,
@@ -72,8 +72,9 @@ class BrokerProcess(ServerProcess, abc.ABC):
         if self._process is not None:
             if self.is_running:
                 self._network.ends(self.short_name)
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # a forked node has no group of its own
                 os.killpg(self.pid, signal.SIGKILL)
+            self._process.kill()
             self._end()
 
     async def stop(self) -> int:  # type: ignore[override]

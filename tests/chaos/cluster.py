@@ -15,6 +15,7 @@ from typing import Any, Final
 from node.io.control import ControlError, request
 from tests.chaos.broker import FLUFFLE, SERVES_S, START_S, NodeFailed
 from tests.chaos.broker_process import BrokerProcess, Launch
+from tests.chaos.watched_node import WATCHDOG
 from tests.kit.cluster_client import ClusterClient
 from tests.kit.network import NAMES, Network
 from tests.kit.node_process import start_command
@@ -84,9 +85,11 @@ class ChaosNode(BrokerProcess):
             peer=self.place.peer,
             management=self._management,
             config=self._config_path,
+            program=("-m", "tests.chaos.watched_node" if self._code == ROOT else "node", "start"),
         )
         environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.directory)}
-        environ["PYTHONPATH"] = str(Path(__file__).parent / "watchdog")
+        if self._code != ROOT:
+            environ["PYTHONPATH"] = str(WATCHDOG)
         environ["FLUFFLE_CHAOS_CLOCK"] = str(self.clock_path)
         return Launch(command, self._code, environ)
 

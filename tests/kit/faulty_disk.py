@@ -6,6 +6,7 @@ names that were created, renamed or removed since the last sync of their directo
 some moment on.
 """
 
+import atexit
 import functools
 import os
 import shutil
@@ -15,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
+
+from tests.kit.forked_process import PRELOAD, share_library
 
 SOURCE: Final = Path(__file__).with_name("fault_shim.c")
 SLOW_S: Final = 0.4
@@ -38,10 +41,8 @@ class FaultyDisk:
         self._directory = directory / "disk"
         self._directory.mkdir(parents=True)
         self._data = data
-        library = self._directory / "shim.so"
-        library.write_bytes(built(SOURCE))
         self.environment: Final = {
-            "LD_PRELOAD": str(library),
+            PRELOAD: str(_library()),
             "FAULT_DIR": str(self._directory),
             "FAULT_DATA": str(data),
             **({"FAULT_NOTES": "1"} if takes_notes else {}),
@@ -145,6 +146,17 @@ class FaultyDisk:
         # Where the directory is gone for good, so is what was in it.
         if grave != "-" and os.path.isdir(os.path.dirname(path)):
             os.link(self._directory / grave, path)
+
+
+@functools.cache
+def _library() -> Path:
+    """Return the path of the library, which is there as long as this process. Raises: NoCompiler."""
+    made = tempfile.TemporaryDirectory(prefix="fluffle-disk-")
+    atexit.register(made.cleanup)
+    library = Path(made.name) / "shim.so"
+    library.write_bytes(built(SOURCE))
+    share_library(library)  # it asks for its environment each time that it is called
+    return library
 
 
 @functools.cache

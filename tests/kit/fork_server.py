@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 PROGRAMS: Final = {
     "node": "node.cli.main",
+    "tests.chaos.watched_node": "tests.chaos.watched_node",
     "tests.kit.fluffle_process": "tests.kit.fluffle_process",
     "tests.kit.operated_node": "tests.kit.operated_node",
 }

@@ -1,8 +1,9 @@
 """A process that a fork server made (tests/kit/fork_server.py), with the interface of `subprocess.Popen`.
 
 Some processes cannot be forked: other programs, and those whose environment a library or the interpreter reads when it
-is loaded (a faulty disk, a wrong clock, a path with modules of a test). `forked` gives None for them, and for all if
-FLUFFLE_TEST_FORK=0 says so.
+is loaded (a wrong clock, a path with modules of a test). `forked` gives None for them, and for all if
+FLUFFLE_TEST_FORK=0 says so. A fork server can have loaded a library that asks for its environment each time that it is
+called, as that of a faulty disk does: `share_library`.
 """
 
 import atexit
@@ -29,6 +30,7 @@ SERVERS: Final = 3
 """The nodes of a cluster take turns at them, so that each node has another order of its sets, as processes have."""
 READ_AT_LOAD: Final = ("LD_", "PYTHON", "MALLOC_", "GLIBC_")
 """Variables whose names begin so count when a process is loaded, which is too late for a forked one."""
+PRELOAD: Final = "LD_PRELOAD"
 START_S: Final = 120.0
 """A fork server, which imports first, answers within this time. Only a failing test waits so long."""
 END_S: Final = 10.0
@@ -93,9 +95,12 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The tests' end of a fork server, which is started at once and ends with this process."""
+    """The tests' end of a fork server, which is started at once and ends with this process.
 
-    def __init__(self) -> None:
+    environment: what the server, and so each of its children, is loaded with.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -105,6 +110,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd=ROOT,
+                env=dict(environment),
             )
         self._control.settimeout(START_S)
         atexit.register(self._stop)
@@ -137,19 +143,38 @@ class ForkServer:
 
 
 class _Servers:
-    """The fork servers of this process."""
+    """The fork servers of this process with the same environment, each started when it is needed.
 
-    def __init__(self) -> None:
-        self.environment: Final = dict(os.environ)
-        self._turns = itertools.cycle([ForkServer() for _ in range(SERVERS)])
+    added: to the environment of this process.
+    """
+
+    def __init__(self, added: Mapping[str, str]) -> None:
+        self.environment: Final = {**os.environ, **added}
+        self._turns = itertools.cycle(range(SERVERS))
+        self._started: dict[int, ForkServer] = {}
 
     def next(self) -> ForkServer:
-        return next(self._turns)
+        turn = next(self._turns)
+        if turn not in self._started:
+            self._started[turn] = ForkServer(self.environment)
+        return self._started[turn]
 
 
 @functools.cache
-def _servers() -> _Servers:
-    return _Servers()
+def _servers(library: str | None = None) -> _Servers:
+    """Return the servers that have loaded a library, or none."""
+    return _Servers({} if library is None else {PRELOAD: library})
+
+
+_SHARED: Final[set[str]] = set()
+
+
+def share_library(path: Path) -> None:
+    """Let nodes whose LD_PRELOAD is this library be forks of servers that have loaded it.
+
+    The library must not read the environment before its functions are called, and must stay while this process lasts.
+    """
+    _SHARED.add(str(path))
 
 
 def forked(
@@ -170,7 +195,8 @@ def forked(
         return None
     if os.environ.get("FLUFFLE_TEST_FORK") == "0":
         return None
-    servers = _servers()
+    library = environment.get(PRELOAD)
+    servers = _servers(library if library in _SHARED else None)
     if not _can_go_on(environment, servers.environment):
         return None
     into = out = None

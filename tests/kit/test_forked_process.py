@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.kit.cluster_processes import cluster_processes
+from tests.kit.faulty_disk import FaultyDisk, can_build
 from tests.kit.forked_process import ForkedProcess, forked, run_command
+from tests.kit.node_process import NodeProcess, StartFailed
 
 pytestmark = pytest.mark.real
 
@@ -99,6 +101,25 @@ def test_what_counts_when_a_process_is_loaded_forbids_it(
     environment: dict[str, str], tmp_path: Path, name: str, value: str
 ) -> None:
     assert start(VERSION, {**environment, name: value}, tmp_path / "log") is None
+
+
+@pytest.mark.skipif(not can_build(), reason="there is no gcc")
+def test_a_node_with_a_faulty_disk_is_forked_and_its_disk_fails(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Each node has the faults of its own folder, though all of them share the library."""
+    disks = [FaultyDisk(tmp_path / name, tmp_path / name / "data") for name in ("one", "other")]
+    disks[0].fail("write")
+    nodes = [
+        NodeProcess(tmp_path / name, environment=disk.environment)
+        for name, disk in zip(("one", "other"), disks, strict=True)
+    ]
+    with pytest.raises(StartFailed, match="Input/output error"):
+        nodes[0].start()
+    nodes[1].start()
+    status = Path(f"/proc/{nodes[1].pid}/stat").read_text().rpartition(")")[2].split()
+    assert b"tests.kit.fork_server" in Path(f"/proc/{status[1]}/cmdline").read_bytes()
+    assert nodes[1].stop() == 0
 
 
 @pytest.mark.parametrize("is_forked", [True, False])
