@@ -47,7 +47,6 @@ PLUGIN: Final = Plugin(
         Setting("num_acceptors.tcp", 10, _NO_EFFECT),
         Setting("num_acceptors.ssl", 10, _NO_EFFECT),
         Setting("proxy_protocol", False, _NO_EFFECT),
-        Setting("ws_opts.compress", True, _NO_EFFECT),
         Setting("ws_opts.idle_timeout", 0, _NO_EFFECT),
         Setting("cowboy_opts.idle_timeout", 0, _NO_EFFECT),
     ),

@@ -55,7 +55,6 @@ PLUGIN: Final = Plugin(
         Setting("num_acceptors.tcp", 10, NO_EFFECT),
         Setting("num_acceptors.ssl", 10, NO_EFFECT),
         Setting("proxy_protocol", False, NO_EFFECT),
-        Setting("ws_opts.compress", True, NO_EFFECT),
         Setting("ws_opts.idle_timeout", 0, NO_EFFECT),
         Setting("cowboy_opts.idle_timeout", 0, NO_EFFECT),
     ),

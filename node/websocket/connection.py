@@ -1,12 +1,14 @@
 """A client over WebSocket: its payloads are what another protocol reads, and what that writes goes out in frames.
 
     class WebStompListener(WebSocketListener): ...          # names sub-protocols, and makes the connection within
-The other protocol's connection is made when the handshake is done; its session is this one's, but for `write` and
-`close`. The opening request and all frames have bounds; a message of any size is passed on as it comes.
+The other protocol's connection is made when the handshake is done; its session is this one's, but for `write`, `close`
+and `hold_reading`. The opening request and all frames have bounds; a message of any size is passed on as it comes. Of
+compressed messages so much is inflated as a turn takes, and nothing while the other protocol wants nothing: the rest
+waits as it came, and nothing more is read meanwhile.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, cast
 
 from node.override import override
@@ -19,10 +21,12 @@ from node.plugins import (
     Setting,
     Settings,
 )
+from node.websocket.deflate import Agreement, agree, deflated
 from node.websocket.frames import (
     GOING_AWAY,
     NORMAL,
     Closing,
+    Event,
     FrameDecoder,
     Opcode,
     Payload,
@@ -39,9 +43,13 @@ BINARY: Final = "binary"
 CLOSING_S: Final = 5.0
 """The time that a client has to answer a close frame; then the socket is closed."""
 
+INFLATED_IN_A_TURN_BYTES: Final = 256 * 1024
+"""So much of what compressed messages inflate to is passed on in a turn; then others have theirs."""
+
 WEB_SETTINGS: Final = (
     Setting("ws_path", "/ws", "the path of the WebSocket"),
     Setting("allow_origins", "", "origins of pages that may open it, with commas between; empty: any"),
+    Setting("ws_opts.compress", True, "messages are compressed for a client that offers it"),
 )
 
 _TCP: Final = "tcp."
@@ -50,12 +58,19 @@ _NONE: Final = "none"
 
 
 class InnerSession:
-    """The session of the protocol within: all is the outer session's, but for bytes and the end."""
+    """The session of the protocol within: all is the outer session's, but for bytes, their pauses and the end."""
 
-    def __init__(self, session: Session, write: Callable[[bytes], None], close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        write: Callable[[bytes], None],
+        close: Callable[[], None],
+        hold_reading: Callable[[bool], None],
+    ) -> None:
         self._session = session
         self.write = write
         self.close = close
+        self.hold_reading = hold_reading
         self.publish = session.publish  # without the way round by `__getattr__`
         self.publish_run = session.publish_run
         self.ack = session.ack
@@ -71,7 +86,12 @@ class WebSocketConnection(ProtocolConnection):
         self._session = session
         self._listener = listener
         self._request = b""
+        self._deflate: Agreement | None = None
         self._decoder = FrameDecoder()
+        self._events: Iterator[Event] = iter(())  # what the last read means
+        self._is_resting = False  # and much of that waits for another turn
+        self._is_asking = False
+        self._is_held_within = False  # the other protocol wants nothing now
         self._inner: ProtocolConnection | None = None  # None until the handshake is done
         self._is_closing = False  # a close frame was sent
         self._is_deaf = False  # nothing more is read
@@ -83,7 +103,8 @@ class WebSocketConnection(ProtocolConnection):
         if self._inner is None:
             data = self._shake_hands(self._request + data)
         if data and self._inner is not None:
-            self._read(self._inner, data)
+            self._events = self._decoder.feed(data)
+            self._read(self._inner)
 
     def _shake_hands(self, data: bytes) -> bytes:
         """Answer the opening request; return what came after it."""
@@ -102,24 +123,63 @@ class WebSocketConnection(ProtocolConnection):
             self._session.close()
             return b""
         self._request = b""
-        self._session.write(accepted(request, protocol))
-        inner = InnerSession(self._session, self._write, self._close)
+        if listener.compresses:
+            self._deflate = agree(request.tokens("sec-websocket-extensions"))
+        self._decoder = FrameDecoder(can_inflate=self._deflate is not None)
+        extension = None if self._deflate is None else self._deflate.header
+        self._session.write(accepted(request, protocol, extension))
+        inner = InnerSession(self._session, self._write, self._close, self._hold_within)
         self._inner = listener.connection_within(cast(Session, inner), request)
         return data[end:]
 
-    def _read(self, inner: ProtocolConnection, data: bytes) -> None:
+    def _read(self, inner: ProtocolConnection) -> None:
+        """Pass on what was read, unless it is compressed and becomes too much for this turn."""
+        left = INFLATED_IN_A_TURN_BYTES
         try:
-            for event in self._decoder.feed(data):
+            for event in self._events:
                 match event:
-                    case Payload(payload):
+                    case Payload(payload, is_inflated):
                         if payload and not self._is_closing:
                             inner.received(payload)
+                        if is_inflated:
+                            left -= len(payload)
+                            if left <= 0 or self._is_held_within:
+                                self._rest()
+                                return
                     case Ping(payload):
                         self._session.write(frame(Opcode.PONG, payload))
                     case Closing():
                         self._finish(inner, NORMAL)
         except WebSocketError as error:
             self._finish(inner, error.code, error.text)
+
+    def _rest(self) -> None:
+        """Read nothing more, and go on in another turn, when the other protocol goes on, too."""
+        self._is_resting = True
+        self._session.hold_reading(True)
+        if not self._is_held_within:
+            self._await_turn()
+
+    def _await_turn(self) -> None:
+        """Go on once the broker has carried out what was asked, in another turn."""
+        self._is_asking = True
+        self._session.after_requests(self._carried_out)
+        self._is_asking = False
+
+    def _carried_out(self, is_safe: bool) -> None:
+        if self._is_asking:  # nobody is logged in
+            self._session.after(0.0, self._go_on)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._is_resting or self._is_held_within or self._inner is None:
+            return
+        self._is_resting = False
+        if not self._is_deaf:
+            self._read(self._inner)
+        if not self._is_resting:
+            self._session.hold_reading(self._is_held_within)
 
     def _finish(self, inner: ProtocolConnection, code: int, text: str = "") -> None:
         """Say that the connection ends, and close the socket when all that has come is carried out."""
@@ -130,10 +190,24 @@ class WebSocketConnection(ProtocolConnection):
 
     # --- the protocol within ---
 
+    def _hold_within(self, is_held: bool) -> None:
+        """Read nothing more, or read on; what rests comes in another turn, as the protocol is at work."""
+        self._is_held_within = is_held
+        if not self._is_resting:
+            self._session.hold_reading(is_held)
+        elif not is_held:
+            self._await_turn()
+
     def _write(self, data: bytes) -> None:
         """Send what the protocol has written, as one message."""
-        if not self._is_closing:
-            self._session.write(frame(self._listener.opcode(data), data))
+        if self._is_closing:
+            return
+        opcode = self._listener.opcode(data)
+        packed = None if self._deflate is None else deflated(data, self._deflate.bits)
+        if packed is None:
+            self._session.write(frame(opcode, data))
+        else:
+            self._session.write(frame(opcode, packed, is_deflated=True))
 
     def _close(self) -> None:
         """Say that the connection ends, and give the client a moment to say so, too."""
@@ -182,6 +256,7 @@ class WebSocketConnection(ProtocolConnection):
     @override
     def lost(self) -> None:
         self._is_closing = self._is_deaf = True
+        self._events = iter(())
         inner, self._inner = self._inner, None  # whose session refers back to here
         if inner is not None:
             inner.lost()
@@ -192,6 +267,7 @@ class WebSocketListener(ProtocolListener):
 
     subprotocols: those that it speaks, the best one first.   needs_subprotocol: a client has to name one of them.
     frame_type: of what it writes: `TEXT` or `BINARY`. A text that is no UTF-8 is sent as binary.
+    compresses: messages are compressed for a client that offers it.
     Its settings have `WEB_SETTINGS`. Where it listens is said by RabbitMQ's names, such as `tcp.port` and `tcp.ip`.
     """
 
@@ -218,6 +294,7 @@ class WebSocketListener(ProtocolListener):
     def __init__(self, settings: Settings, frame_type: str) -> None:
         super().__init__(settings)
         self.path = str(settings["ws_path"])
+        self.compresses = bool(settings["ws_opts.compress"])
         self.origins = [each.strip() for each in str(settings["allow_origins"]).split(",") if each.strip()]
         self._frame_type = frame_type
 

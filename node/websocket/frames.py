@@ -2,24 +2,27 @@
 
     FIN RSV opcode | MASK length | [longer length] | mask | payload
 Payloads are given out as they come, in pieces of frames, too: what they mean is a stream. The text of text messages is
-checked all the same.
+checked all the same. A message that is compressed (`node.websocket.deflate`) has the bit RSV1 in its first frame.
 `feed` is hot: called for each read.
-Source: RFC 6455 §5, §8.1.
+Source: RFC 6455 §5, §8.1; RFC 7692 §6.
 """
 
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from node.websocket.deflate import DamagedData, Inflater
+
 CONTROL_MAX_BYTES: Final = 125
 
 NORMAL: Final = 1000
 GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002
-BAD_TEXT: Final = 1007
+BAD_DATA: Final = 1007
 
 _FIN: Final = 0x80
 _RESERVED: Final = 0x70
+_DEFLATED: Final = 0x40
 _OPCODE: Final = 0x0F
 _MASK: Final = 0x80
 _LENGTH: Final = 0x7F
@@ -53,9 +56,10 @@ class WebSocketError(Exception):
 
 
 class Payload(NamedTuple):
-    """A piece of a message."""
+    """A piece of a message.   is_inflated: it was compressed, so it may be far larger than what came."""
 
     data: bytes
+    is_inflated: bool = False
 
 
 class Ping(NamedTuple):
@@ -74,15 +78,15 @@ Event: TypeAlias = Payload | Ping | Closing
 NO_CODE: Final = 1005
 
 
-def frame(opcode: Opcode, payload: bytes) -> bytes:
-    """Return a whole frame of the server, which is not masked."""
-    size = len(payload)
+def frame(opcode: Opcode, payload: bytes, *, is_deflated: bool = False) -> bytes:
+    """Return a whole frame of the server, which is not masked.   is_deflated: the payload is compressed."""
+    size, first = len(payload), _FIN | opcode | (_DEFLATED if is_deflated else 0)
     if size <= _SHORT_MAX:
-        head = bytes((_FIN | opcode, size))
+        head = bytes((first, size))
     elif size < 1 << 16:
-        head = bytes((_FIN | opcode, _TWO_BYTES)) + size.to_bytes(2, "big")
+        head = bytes((first, _TWO_BYTES)) + size.to_bytes(2, "big")
     else:
-        head = bytes((_FIN | opcode, _EIGHT_BYTES)) + size.to_bytes(8, "big")
+        head = bytes((first, _EIGHT_BYTES)) + size.to_bytes(8, "big")
     return head + payload
 
 
@@ -99,9 +103,11 @@ def masked(data: bytes, mask: bytes) -> bytes:
 
 
 class FrameDecoder:
-    """Decodes the frames of one client."""
+    """Decodes the frames of one client.   can_inflate: messages may be compressed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, can_inflate: bool = False) -> None:
+        self._can_inflate = can_inflate
+        self._inflater: Inflater | None = None  # of the message, if it is compressed
         self._rest = b""  # of a frame whose head, or whose control payload, has not come
         self._left = 0  # of the payload of a data frame, so many bytes are to come
         self._mask = b""  # for the next of them
@@ -111,16 +117,19 @@ class FrameDecoder:
         self._has_closed = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Take bytes, and yield what they mean; it has to be read to its end. Nothing comes after a close frame.
+        """Take bytes, and yield what they mean, which has to be read to its end before more is fed.
 
-        Raises: WebSocketError, after what stood before the fault.
+        Nothing comes after a close frame. Raises: WebSocketError, after what stood before the fault.
         """
         data, self._rest, at = self._rest + data, b"", 0
         while at < len(data) and not self._has_closed:
             if self._left:
                 piece = data[at : at + self._left]
                 at += len(piece)
-                yield Payload(self._unmasked(piece))
+                if self._inflater is None:
+                    yield Payload(self._unmasked(piece))
+                else:
+                    yield from self._inflated(self._inflater, piece)
                 continue
             read = self._head(data, at)
             if read is None:
@@ -129,18 +138,41 @@ class FrameDecoder:
             at, event = read
             if event is not None:
                 yield event
+            elif not self._left and self._inflater is not None:
+                yield from self._inflated(self._inflater, b"")
 
     def _unmasked(self, piece: bytes) -> bytes:
         """Return a piece of a data frame's payload."""
+        found = self._taken(piece)
+        self._note(found, is_end=self._is_final and not self._left)
+        return found
+
+    def _inflated(self, inflater: Inflater, piece: bytes) -> Iterator[Payload]:
+        """Yield what a piece of a data frame's payload is inflated to."""
+        found = self._taken(piece)
+        is_end = self._is_final and not self._left
+        try:
+            for inflated in inflater.feed(found, is_end=is_end):
+                self._note(inflated, is_end=False)
+                yield Payload(inflated, is_inflated=True)
+        except DamagedData as error:
+            raise WebSocketError(BAD_DATA, "a message cannot be inflated") from error
+        self._note(b"", is_end=is_end)
+
+    def _taken(self, piece: bytes) -> bytes:
+        """Return a piece of a data frame's payload without its mask."""
         found = masked(piece, self._mask)
         turn = len(piece) % _MASK_BYTES
         self._mask = self._mask[turn:] + self._mask[:turn]
         self._left -= len(piece)
-        if self._message is Opcode.TEXT:
-            self._check_text(found, is_end=self._is_final and not self._left)
-        if not self._left and self._is_final:
-            self._message = None
         return found
+
+    def _note(self, piece: bytes, *, is_end: bool) -> None:
+        """Check a piece of a message."""
+        if self._message is Opcode.TEXT:
+            self._check_text(piece, is_end=is_end)
+        if is_end:
+            self._message = self._inflater = None
 
     def _head(self, data: bytes, at: int) -> tuple[int, Event | None] | None:
         """Read the head of a frame, or all of a control frame; return its end, and what it means.
@@ -150,11 +182,12 @@ class FrameDecoder:
         if len(data) < at + 2:
             return None
         first, second = data[at], data[at + 1]
-        if first & _RESERVED:
+        opcode = first & _OPCODE
+        is_deflated = bool(first & _DEFLATED) and self._can_inflate and opcode in (Opcode.TEXT, Opcode.BINARY)
+        if first & _RESERVED != (_DEFLATED if is_deflated else 0):
             raise WebSocketError(PROTOCOL_ERROR, "a reserved bit is set")
         if not second & _MASK:
             raise WebSocketError(PROTOCOL_ERROR, "a client's frames are masked")
-        opcode = first & _OPCODE
         if opcode not in Opcode.__members__.values():
             raise WebSocketError(PROTOCOL_ERROR, "the opcode is not defined")
         is_control = opcode >= Opcode.CLOSE
@@ -176,6 +209,8 @@ class FrameDecoder:
         if is_control:
             end = payload_at + size
             return end, self._control(Opcode(opcode), masked(data[payload_at:end], mask))
+        if is_deflated:
+            self._inflater = Inflater()
         self._begin(Opcode(opcode), size, mask, is_final=bool(first & _FIN))
         return payload_at, None
 
@@ -185,7 +220,7 @@ class FrameDecoder:
         if opcode is not Opcode.CONTINUATION:
             self._message = opcode
         self._left, self._mask, self._is_final = size, mask, is_final
-        if not size:
+        if not size and self._inflater is None:
             self._unmasked(b"")
 
     def _control(self, opcode: Opcode, payload: bytes) -> Event | None:
@@ -204,7 +239,7 @@ class FrameDecoder:
         except UnicodeDecodeError as error:
             is_cut = error.reason == "unexpected end of data" and error.end == len(text)
             if is_end or not is_cut:
-                raise WebSocketError(BAD_TEXT, "a text message is no UTF-8") from None
+                raise WebSocketError(BAD_DATA, "a text message is no UTF-8") from None
             self._text = text[error.start :]
 
 
@@ -217,5 +252,5 @@ def _close_code(payload: bytes) -> int:
     try:
         payload[2:].decode()
     except UnicodeDecodeError:
-        raise WebSocketError(BAD_TEXT, "the reason of a close frame is no UTF-8") from None
+        raise WebSocketError(BAD_DATA, "the reason of a close frame is no UTF-8") from None
     return code

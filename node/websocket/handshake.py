@@ -112,11 +112,15 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def accepted(request: Request, protocol: str | None) -> bytes:
-    """Return the answer that opens the WebSocket.   protocol: the sub-protocol; None: none was agreed on."""
+def accepted(request: Request, protocol: str | None, extension: str | None = None) -> bytes:
+    """Return the answer that opens the WebSocket.
+
+    protocol: the sub-protocol; None: none was agreed on.   extension: the same, with its parameters.
+    """
     key = request.headers["sec-websocket-key"].encode("latin-1")
     accept = b64encode(sha1(key + _GUID, usedforsecurity=False).digest()).decode()
     chosen = "" if protocol is None else f"Sec-WebSocket-Protocol: {protocol}\r\n"
+    chosen += "" if extension is None else f"Sec-WebSocket-Extensions: {extension}\r\n"
     return (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: {accept}\r\n{chosen}\r\n"

@@ -1,5 +1,6 @@
 """The client's side of a WebSocket, for tests without sockets: requests, masked frames, and the server's frames."""
 
+import zlib
 from typing import NamedTuple
 
 MASK = b"\x01\x80\xfe\x00"
@@ -37,10 +38,12 @@ def request(
     return f"{method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("latin-1")
 
 
-def client_frame(opcode: int, payload: bytes, *, final: bool = True, mask: bytes = MASK) -> bytes:
-    """Return a masked frame."""
+def client_frame(
+    opcode: int, payload: bytes, *, final: bool = True, mask: bytes = MASK, is_deflated: bool = False
+) -> bytes:
+    """Return a masked frame.   is_deflated: the payload is compressed; of the first frame of a message."""
     size = len(payload)
-    first = (0x80 if final else 0) | opcode
+    first = (0x80 if final else 0) | (0x40 if is_deflated else 0) | opcode
     if size < 126:
         head = bytes((first, 0x80 | size))
     elif size < 1 << 16:
@@ -50,12 +53,27 @@ def client_frame(opcode: int, payload: bytes, *, final: bool = True, mask: bytes
     return head + mask + bytes(octet ^ mask[at % 4] for at, octet in enumerate(payload))
 
 
-def server_frames(data: bytes) -> list[ServerFrame]:
-    """Return the frames of the server, which have to be whole, final and not masked."""
+def deflated_message(data: bytes) -> bytes:
+    """Return the payload of a compressed message: RFC 7692 §7.2.1."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return (packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\0\0\xff\xff")
+
+
+def inflated_message(data: bytes) -> bytes:
+    """Return what the payload of a compressed message means: RFC 7692 §7.2.2."""
+    return zlib.decompressobj(-15).decompress(data + b"\0\0\xff\xff")
+
+
+def server_frames(data: bytes, *, can_inflate: bool = False) -> list[ServerFrame]:
+    """Return the frames of the server, which have to be whole, final and not masked.
+
+    can_inflate: their payloads may be compressed.
+    """
     found, at = [], 0
     while at < len(data):
         first, size = data[at], data[at + 1]
-        assert first & 0xF0 == 0x80, "final, and without reserved bits"
+        is_deflated = can_inflate and bool(first & 0x40)
+        assert first & 0xF0 == (0xC0 if is_deflated else 0x80), "final, and without reserved bits"
         assert size < 0x80, "a server masks nothing"
         at += 2
         if size >= 126:
@@ -63,6 +81,7 @@ def server_frames(data: bytes) -> list[ServerFrame]:
             size = int.from_bytes(data[at : at + width])
             at += width
         assert len(data) >= at + size, "the frame is whole"
-        found.append(ServerFrame(first & 0x0F, data[at : at + size]))
+        payload = data[at : at + size]
+        found.append(ServerFrame(first & 0x0F, inflated_message(payload) if is_deflated else payload))
         at += size
     return found

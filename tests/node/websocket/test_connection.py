@@ -7,6 +7,8 @@ import pytest
 from node.client.endpoint import ClientEndpoint
 from node.client.session import SessionConnection
 from node.stomp.web_plugin import PLUGIN, WebStompListener
+from node.websocket.connection import INFLATED_IN_A_TURN_BYTES, WebSocketConnection
+from node.websocket.deflate import INFLATED_PIECE_BYTES
 from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.websocket_frames import (
     BINARY,
@@ -16,6 +18,7 @@ from tests.kit.websocket_frames import (
     TEXT,
     ServerFrame,
     client_frame,
+    deflated_message,
     request,
     server_frames,
 )
@@ -266,6 +269,128 @@ def test_settings_of_stomp_hold_here_too() -> None:
 def test_where_it_listens(settings: dict[str, str], addresses: tuple[str | None, str | None]) -> None:
     given = {f"web_stomp.{key}": value for key, value in settings.items()}
     assert WebStompListener.addresses(PLUGIN.listener_settings(given)) == addresses
+
+
+class DeflatingClient(WebClient):
+    """A client whose messages are compressed both ways."""
+
+    def frames(self, data: bytes = b"") -> list[ServerFrame]:
+        return server_frames(self.ask(data), can_inflate=True)
+
+
+def test_compression_is_agreed_on() -> None:
+    answer = WebClient().ask(
+        request(Sec_WebSocket_Extensions="x-unknown, permessage-deflate; client_max_window_bits")
+    )
+    assert (
+        b"\r\nSec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; "
+        b"client_no_context_takeover\r\n"
+    ) in answer
+    for settings, offer in (
+        ({}, "x-unknown"),
+        ({"web_stomp__ws_opts__compress": "false"}, "permessage-deflate"),
+    ):
+        assert b"Extensions" not in WebClient(**settings).ask(request(Sec_WebSocket_Extensions=offer))
+
+
+def test_messages_are_compressed_both_ways() -> None:
+    client = DeflatingClient()
+    client.ask(request(Sec_WebSocket_Extensions="permessage-deflate"))
+    client.frames(deflated(CONNECT))
+    client.ask(deflated(b"SUBSCRIBE\ndestination:/queue/a\nid:1\n\n\0"))
+    body = b"abc" * 1000
+    answer = client.ask(deflated(b"SEND\ndestination:/queue/a\n\n%b\0" % body))
+    assert len(answer) < 300
+    (frame,) = server_frames(answer, can_inflate=True)
+    assert frame.payload.endswith(b"\n\n%b\0\n" % body)
+    (frame,) = server_frames(client.ask(deflated(SEND)))
+    assert frame.payload.endswith(b"\n\nm\0\n"), "a short one is sent as it is"
+
+
+def deflated(data: bytes) -> bytes:
+    """Return a message that is compressed."""
+    return client_frame(TEXT, deflated_message(data), is_deflated=True)
+
+
+@pytest.mark.parametrize("first", [b"", b"SUBSCRIBE\ndestination:/topic/a\nid:1\n\n\0"])
+def test_a_message_that_becomes_large_is_read_a_part_a_turn(first: bytes) -> None:
+    """The rest waits compressed, and nothing is read meanwhile; a frame that waits for the node holds it up, too."""
+    client = DeflatingClient()
+    client.ask(request(Sec_WebSocket_Extensions="permessage-deflate"))
+    client.ask(deflated(CONNECT))
+    count = 8 * INFLATED_IN_A_TURN_BYTES // len(SEND)
+    client.feed(deflated(first + SEND * count) + deflated(SEND))
+    assert not client.connection.is_reading
+    web = client.connection._client
+    assert isinstance(web, WebSocketConnection)
+    within = web._inner
+    assert within._decoder.buffered_bytes < 2 * INFLATED_PIECE_BYTES
+    turns = 0
+    while client.world.broker.has_work:
+        turns += 1
+        for connection in client.world.broker.turn(client.world.now):
+            client.world.clients[connection].flush()
+        assert within._decoder.buffered_bytes < 2 * INFLATED_PIECE_BYTES
+    assert turns > 6
+    assert client.world.queue("a").backlog.count == count + 1
+    assert client.connection.is_reading
+
+
+def test_what_is_blocked_is_not_inflated() -> None:
+    """A publisher that an alarm blocks has its message waiting as it came."""
+    client = DeflatingClient()
+    client.ask(request(Sec_WebSocket_Extensions="permessage-deflate"))
+    client.ask(deflated(CONNECT + SEND))
+    client.world.broker.alarms.set("memory", "node")
+    client.ask(deflated(SEND * (8 * INFLATED_IN_A_TURN_BYTES // len(SEND))))
+    assert client.world.queue("a").backlog.count == 1
+    assert client.connection._reader.kept_bytes < 4 * INFLATED_IN_A_TURN_BYTES, "a frame of AMQP's is longer"
+    client.world.broker.alarms.clear("memory", "node")
+    client.world.settle()
+    assert client.world.queue("a").backlog.count == 1 + 8 * INFLATED_IN_A_TURN_BYTES // len(SEND)
+
+
+def test_a_bomb_before_the_login_ends_the_connection() -> None:
+    client = DeflatingClient()
+    client.ask(request(Sec_WebSocket_Extensions="permessage-deflate"))
+    frames = client.frames(deflated(b"CONNECT\na:" + b"b" * 4 * INFLATED_IN_A_TURN_BYTES))
+    assert frames[0].payload.startswith(b"ERROR\nmessage:Bad frame\n")
+
+
+def test_blank_lines_before_the_login_leave_others_their_turns() -> None:
+    client = DeflatingClient()
+    client.ask(request(Sec_WebSocket_Extensions="permessage-deflate"))
+    client.feed(deflated(b"\n" * 4 * INFLATED_IN_A_TURN_BYTES + CONNECT))
+    assert not client.connection.is_reading
+    client.world.advance(0.001)
+    (frame,) = client.frames()
+    assert frame.payload.startswith(b"CONNECTED\n")
+    assert client.connection.is_reading
+
+
+def test_a_close_frame_after_a_large_message_is_in_order() -> None:
+    client = DeflatingClient()
+    client.ask(request(Sec_WebSocket_Extensions="permessage-deflate"))
+    client.ask(deflated(CONNECT))
+    count = 4 * INFLATED_IN_A_TURN_BYTES // len(SEND)
+    code = (1000).to_bytes(2, "big")
+    frames = client.frames(deflated(SEND * count) + client_frame(CLOSE, code))
+    assert frames == [ServerFrame(CLOSE, code)]
+    assert client.is_reset
+    assert client.world.queue("a").backlog.count == count
+
+
+def test_a_client_that_goes_leaves_nothing_of_its_message() -> None:
+    with no_search_for_cycles():
+        client = DeflatingClient()
+        client.ask(request(Sec_WebSocket_Extensions="permessage-deflate"))
+        client.ask(deflated(CONNECT))
+        client.feed(deflated(SEND * (4 * INFLATED_IN_A_TURN_BYTES // len(SEND))))
+        found = weakref.ref(client.connection._client)
+        client.lose()
+        client.world.settle()
+        del client
+        assert_gone(found)
 
 
 def test_a_connection_is_freed_with_its_last_reference() -> None:

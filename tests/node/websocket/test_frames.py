@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.websocket.frames import (
-    BAD_TEXT,
+    BAD_DATA,
     NO_CODE,
     PROTOCOL_ERROR,
     Closing,
@@ -28,17 +28,18 @@ from tests.kit.websocket_frames import (
     TEXT,
     ServerFrame,
     client_frame,
+    deflated_message,
     server_frames,
 )
 
 
-def decoded(data: bytes, size: int = 1 << 20) -> list[Event]:
+def decoded(data: bytes, size: int = 1 << 20, *, can_inflate: bool = False) -> list[Event]:
     """Return the events of data in pieces, with payloads that follow each other as one."""
-    decoder, found = FrameDecoder(), list[Event]()
+    decoder, found = FrameDecoder(can_inflate=can_inflate), list[Event]()
     for at in range(0, len(data), size):
         for event in decoder.feed(data[at : at + size]):
             if isinstance(event, Payload) and found and isinstance(found[-1], Payload):
-                found[-1] = Payload(found[-1].data + event.data)
+                found[-1] = Payload(found[-1].data + event.data, event.is_inflated)
             else:
                 found.append(event)
     return found
@@ -122,7 +123,67 @@ def test_faults_of_the_protocol(data: bytes) -> None:
     ],
 )
 def test_texts_are_utf_8(data: bytes) -> None:
-    assert fault(data) == BAD_TEXT
+    assert fault(data) == BAD_DATA
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_compressed_messages(size: int) -> None:
+    """RFC 7692 §6.1: the first frame has RSV1; control frames may come between, and other messages need not be
+    compressed.
+    """
+    text = "grün".encode() * 100
+    packed = deflated_message(text)
+    data = (
+        client_frame(TEXT, packed[:5], final=False, is_deflated=True)
+        + client_frame(PING, b"in between")
+        + client_frame(0, b"", final=False)
+        + client_frame(PONG, b"")
+        + client_frame(0, packed[5:], final=False)
+        + client_frame(0, b"")
+        + client_frame(PING, b"as it is")
+        + client_frame(TEXT, b"plain")
+        + client_frame(PING, b"empty")
+        + client_frame(BINARY, b"\0", is_deflated=True)
+        + client_frame(BINARY, deflated_message(b"\xff" * 300), is_deflated=True)
+    )
+    events = decoded(data, size, can_inflate=True)
+    others = [event for event in events if not isinstance(event, Payload)]
+    assert others == [Ping(b"in between"), Ping(b"as it is"), Ping(b"empty")]
+    payloads = [event for event in events if isinstance(event, Payload)]
+    assert b"".join(event.data for event in payloads) == text + b"plain" + b"\xff" * 300
+    assert [event.is_inflated for event in payloads[-2:]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        client_frame(0x20 | TEXT, b"a"),
+        client_frame(PING, b"", is_deflated=True),
+        client_frame(CLOSE, b"", is_deflated=True),
+        client_frame(TEXT, b"\0", final=False, is_deflated=True) + client_frame(0, b"\0", is_deflated=True),
+        client_frame(TEXT, b"a", final=False) + client_frame(TEXT, b"\0", is_deflated=True),
+    ],
+)
+def test_the_bit_of_compression_is_for_first_frames(data: bytes) -> None:
+    for size in (1 << 20, 1):
+        with pytest.raises(WebSocketError) as error:
+            decoded(data, size, can_inflate=True)
+        assert error.value.code == PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        client_frame(BINARY, b"\xff" * 9, is_deflated=True),
+        client_frame(TEXT, deflated_message(b"\xff"), is_deflated=True),
+        client_frame(TEXT, deflated_message(b"\xc3"), is_deflated=True),
+    ],
+)
+def test_damaged_messages(data: bytes) -> None:
+    for size in (1 << 20, 1):
+        with pytest.raises(WebSocketError) as error:
+            decoded(data, size, can_inflate=True)
+        assert error.value.code == BAD_DATA
 
 
 def test_a_close_frame_may_have_no_code() -> None:
@@ -142,14 +203,26 @@ frames = st.builds(
     st.binary(max_size=20) | st.sampled_from([b"a" * 130, "ä€😀".encode()]),
     final=st.booleans(),
     mask=st.binary(min_size=4, max_size=4),
+    is_deflated=st.booleans(),
+)
+deflated_frames = st.builds(
+    client_frame,
+    st.sampled_from([TEXT, BINARY]),
+    st.binary(max_size=20).map(deflated_message),
+    final=st.booleans(),
+    is_deflated=st.just(True),
 )
 
 
-@given(st.lists(frames | st.binary(max_size=20), max_size=8).map(b"".join), st.integers(1, 40))
-def test_any_bytes_in_any_pieces_are_the_same_events(data: bytes, size: int) -> None:
+@given(
+    st.lists(frames | deflated_frames | st.binary(max_size=20), max_size=8).map(b"".join),
+    st.integers(1, 40),
+    st.booleans(),
+)
+def test_any_bytes_in_any_pieces_are_the_same_events(data: bytes, size: int, can_inflate: bool) -> None:
     def outcome(size: int) -> object:
         try:
-            return decoded(data, size)
+            return decoded(data, size, can_inflate=can_inflate)
         except WebSocketError as error:
             return error.code
 
