@@ -4,6 +4,7 @@ The plug-in is enabled by the file of enabled plug-ins, and the server starts ag
 is as long as the number of its delivery has digits, so messages are counted by the NUL at their end.
 """
 
+import select
 import socket
 import threading
 import time
@@ -12,12 +13,14 @@ from collections.abc import Sequence
 from bench.client import BenchError
 from bench.flow import AHEAD_COUNT_MAX, RECEIVE_BUFFER_BYTES, RECEIVE_TIMEOUT_S, STALL_S
 from bench.frames import numbered_body
-from bench.report import AtLeast, Row
+from bench.report import AtLeast, NotAbove, Row, percentile
 from bench.servers import Meter, Server, free_port
 from bench.workloads import CHUNK_BYTES, Outcome, Scale, Workload
 
 QUEUE = "/queue/bench.stomp"
 READ_BYTES = 262_144
+PACED_RATE = 1000
+"""Messages a second of `stomp-paced`."""
 RECEIPT_WINDOW = 1000
 """The most messages whose receipts have not come."""
 
@@ -166,7 +169,63 @@ def send_with_receipts(server: Server, scale: Scale) -> Outcome:
     )
 
 
+def paced(server: Server, scale: Scale) -> Outcome:
+    """Send 1,000 messages a second, one at a time; measure the time from each SEND to its MESSAGE frame.
+
+    The first tenth is not counted. A message that is late because the machine was busy is timed from its sending.
+    """
+    port = enable_stomp(server)
+    count = int(PACED_RATE * scale.seconds)
+    waits: list[float] = []
+    sender, receiver = StompSocket(port), StompSocket(port)
+    receiver.ask(b"SUBSCRIBE\ndestination:%b\nid:1\nack:auto\nreceipt:r\n\n\0" % QUEUE.encode())
+    server.wait_until_quiet()
+    sent, rest = 0, b""
+    with Meter(server) as meter:
+        while len(waits) < count:
+            due_s, now = meter.started_at + sent / PACED_RATE, time.perf_counter()
+            if sent < count and now >= due_s:
+                sender.socket.sendall(_timed_send(sent))
+                sent += 1
+                continue
+            pause_s = due_s - now if sent < count else STALL_S
+            if not select.select([receiver.socket], [], [], pause_s)[0]:
+                if sent == count or sent - len(waits) > PACED_RATE * STALL_S:
+                    raise BenchError(f"{sent} messages were sent, and {len(waits)} came")
+                continue
+            data = receiver.socket.recv(READ_BYTES)
+            now_ns = time.perf_counter_ns()
+            if not data:
+                raise BenchError("the broker closed the connection")
+            *frames, rest = (rest + data).split(b"\0")
+            for frame in frames:
+                number, sent_ns = _read_timed(frame)
+                if number != len(waits):
+                    raise BenchError(f"message {len(waits)} was expected, and {number} came")
+                waits.append((now_ns - sent_ns) / 1e9)
+    sender.close()
+    receiver.close()
+    counted = waits[count // 10 :]
+    metrics = {"p50": percentile(counted, 50) * 1e3, "p99": percentile(counted, 99) * 1e3}
+    return Outcome(metrics, count, meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
+
+
+def _timed_send(number: int) -> bytes:
+    """Return a SEND frame whose body of 100 bytes begins with its number and the time."""
+    body = b"%020d%020d" % (number, time.perf_counter_ns())
+    return b"SEND\ndestination:%b\ncontent-length:100\n\n%b\0\n" % (QUEUE.encode(), body.ljust(100, b"x"))
+
+
+def _read_timed(frame: bytes) -> tuple[int, int]:
+    """Return number and time of a MESSAGE frame."""
+    body = frame[-100:]
+    if not frame.lstrip(b"\n").startswith(b"MESSAGE\n") or not body[:40].isdigit():
+        raise BenchError(f"no message of ours: {frame[:500]!r}")
+    return int(body[:20]), int(body[20:40])
+
+
 STOMP_WORKLOADS: Sequence[Workload] = (
     Workload("stomp-queue", send_and_subscribe, [Row("rate", "msg/s", AtLeast(4.0))], fresh=True),
     Workload("stomp-receipts", send_with_receipts, [Row("rate", "msg/s")], fresh=True, keeps=True),
+    Workload("stomp-paced", paced, [Row("p50", "ms", NotAbove()), Row("p99", "ms", NotAbove())], fresh=True),
 )
