@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +36,8 @@ from bench.exchange_types import EXCHANGE_TYPE_WORKLOADS
 from bench.hostile_workloads import HOSTILE_WORKLOADS
 from bench.management import MANAGEMENT_WORKLOADS
 from bench.mirror_workloads import MIRROR_WORKLOADS
+from bench.mosquitto import Mosquitto
+from bench.mqtt import MQTT_WORKLOADS
 from bench.report import FAILED, SHORT, Row, Summary, table, table_cells
 from bench.servers import (
     REPOSITORY,
@@ -58,6 +60,7 @@ CATALOGUE = (
     *EXCHANGE_TYPE_WORKLOADS,
     *DEDUPLICATION_WORKLOADS,
     *STOMP_WORKLOADS,
+    *MQTT_WORKLOADS,
     *DURABLE_WORKLOADS,
     *DELAYED_WORKLOADS,
     *CLUSTER_WORKLOADS,
@@ -69,7 +72,7 @@ CATALOGUE = (
     *HOSTILE_WORKLOADS,
 )
 NAME_WIDTH = max(len(workload.name) for workload in CATALOGUE)
-OPEN_FILES_WANTED = 10_000
+OPEN_FILES_WANTED = 20_000
 AGAINST_TOLERANCE = 0.05
 """The relative difference that two runs of the same version may have on a quiet machine."""
 
@@ -92,7 +95,7 @@ def main() -> int:
     if options.profile:
         return profile(options.profile, scale)
     brokers = _brokers(options)
-    names = [server.name for server in brokers.servers]
+    names = [server.name for server in (*brokers.servers, *brokers.others)]
     references = [name for name in names if name != Fluffle.name] or [RabbitMQ.name]
     bench = Bench(brokers, references, scale, options.rounds)
     interrupted = False
@@ -171,11 +174,15 @@ def parse_options() -> argparse.Namespace:
 
 @dataclass
 class Brokers:
-    """The brokers to measure: single nodes, single nodes with the HTTP API on, and clusters."""
+    """The brokers to measure: single nodes, single nodes with the HTTP API on, and clusters.
+
+    others: brokers that speak MQTT alone.
+    """
 
     servers: list[Broker] = field(default_factory=list)
     managed: list[Broker] = field(default_factory=list)
     clusters: list[Broker] = field(default_factory=list)
+    others: list[Broker] = field(default_factory=list)
 
     def add(self, server: Server, managed: Server, cluster: Cluster) -> None:
         """Add one version of one broker in its three forms."""
@@ -185,11 +192,12 @@ class Brokers:
 
     @property
     def all(self) -> list[Broker]:
-        return [*self.servers, *self.managed, *self.clusters]
+        return [*self.servers, *self.managed, *self.clusters, *self.others]
 
     def asked_by(self, workload: Workload) -> list[Broker]:
         """Return the brokers that a workload can run on."""
-        return self.clusters if workload.clustered else self.managed if workload.managed else self.servers
+        found = self.clusters if workload.clustered else self.managed if workload.managed else self.servers
+        return [*found, *(self.others if workload.mqtt else ())]
 
 
 def _brokers(options: argparse.Namespace) -> Brokers:
@@ -205,6 +213,11 @@ def _brokers(options: argparse.Namespace) -> Brokers:
         brokers.add(RabbitMQ(), ManagedRabbitMQ(), RabbitCluster())
     else:
         _log("rabbitmq-server is not installed: no ratios")
+    if not options.rabbitmq_only and any(workload.mqtt for workload in options.only or CATALOGUE):
+        if Mosquitto.installed():
+            brokers.others.append(Mosquitto())
+        else:
+            _log("mosquitto is not installed: no ratios beside it")
     return brokers
 
 
@@ -229,7 +242,11 @@ class Bench:
         for each in self.brokers.all:
             if each not in brokers:
                 each.stop()
-        servers = [server for server in brokers if not workload.alone or server.name == Fluffle.name]
+        servers = [
+            server
+            for server in brokers
+            if server.name not in workload.lacking and (not workload.alone or server.name == Fluffle.name)
+        ]
         outcomes = self.outcomes[workload.name] = {server.name: [] for server in servers}
         errors = self.errors[workload.name] = {}
         for _ in range(self._round_count(workload)):
@@ -300,7 +317,7 @@ class Bench:
         """Return the table of all workloads that ran, beside one of the references."""
         lines = []
         for workload in CATALOGUE:
-            if workload.name in self.outcomes:
+            if workload.name in self.outcomes and (workload.mqtt or reference != Mosquitto.name):
                 ours = self.summary(workload.name, Fluffle.name)
                 theirs = self.summary(workload.name, reference)
                 rows = [_required(row, reference) for row in workload.rows]
@@ -322,7 +339,11 @@ class Bench:
 
 def _required(row: Row, reference: str) -> Row:
     """Return the row with its requirement relative to a reference."""
-    return row if reference == RabbitMQ.name else row.not_worse(AGAINST_TOLERANCE)
+    if reference == RabbitMQ.name:
+        return row
+    if reference == Mosquitto.name:
+        return replace(row, required=row.beside.get(reference))
+    return row.not_worse(AGAINST_TOLERANCE)
 
 
 def profile(workload: Workload, scale: Scale) -> int:
@@ -366,7 +387,7 @@ def _filesystem(path: Path) -> str:
 
 
 def _raise_open_files() -> None:
-    """Raise the limit of open files for 1,000 connections, here and in the brokers, which inherit it."""
+    """Raise the limit of open files for 10,000 connections, here and in the brokers, which inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_WANTED)
     if soft < wanted:

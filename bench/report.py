@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 SHORT, FAILED = "** SHORT **", "** FAILED **"
 
@@ -71,11 +71,15 @@ Requirement = AtLeast | NotAbove | Below | NotBelow
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: a metric of a workload, its unit, and its requirement, if there is one."""
+    """A line of the table: a metric of a workload, its unit, and its requirement, if there is one.
+
+    required: beside RabbitMQ.   beside: the requirements beside other brokers, by their names.
+    """
 
     metric: str
     unit: str
     required: Requirement | None = None
+    beside: Mapping[str, Requirement] = field(default_factory=dict)
 
     def not_worse(self, tolerance: float) -> "Row":
         """Return the row for a comparison with another version of Fluffle: worse by at most the relative `tolerance`.

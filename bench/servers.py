@@ -270,14 +270,19 @@ class Server(Broker):
                 raise BenchError(f"{self.name} did not become ready:\n{self.last_words()}")
         self.ready_s = time.perf_counter() - started_at
         try:
-            with Connection(self.port) as connection:
-                self.version = server_version(connection.server_properties)
-                connection.close()
+            self.version = self._greeted_version()
         except OSError as error:
             raise BenchError(f"{self.name} serves no clients: {error}\n{self.last_words()}") from error
         parent = psutil.Process(process.pid)
         self._tree = [parent, *parent.children(recursive=True)]
         self.running = True
+
+    def _greeted_version(self) -> str:
+        """Connect once, and return the version that the broker tells. Raises: OSError if it serves no clients."""
+        with Connection(self.port) as connection:
+            version = server_version(connection.server_properties)
+            connection.close()
+        return version
 
     def stop(self) -> None:
         self.running = False

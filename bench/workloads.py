@@ -74,6 +74,7 @@ class Workload:
 
     keeps: the messages go to disk.   alone: it runs on Fluffle only.   clustered: `run` takes a Cluster instead of a
     Server; managed: a Server whose HTTP API is on.   rounds: overrides `--rounds`; a quick run takes the smaller one.
+    mqtt: it runs on brokers that speak MQTT alone, too.   lacking: names of brokers without what it measures.
     """
 
     name: str
@@ -85,6 +86,8 @@ class Workload:
     clustered: bool = False
     managed: bool = False
     rounds: int | None = None
+    mqtt: bool = False
+    lacking: Sequence[str] = ()
 
 
 def outcome(flow: FlowOutcome, **metrics: float) -> Outcome:
