@@ -45,6 +45,7 @@ class Mosquitto(Server):
             "allow_anonymous true",
             "user root",  # it gives up no rights if it has them: its configuration is in a private directory
             "persistence false",
+            "set_tcp_nodelay true",
             "connection_messages false",
             "max_queued_messages 0",
             f"max_inflight_messages {IN_FLIGHT}",

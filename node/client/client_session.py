@@ -25,9 +25,11 @@ from node.amqp.properties import Properties
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Bind, Command, DeclareExchange, DeclareQueue, Unbind
 from node.client.endpoint import ClientEndpoint
+from node.client.host import ClientHost
 from node.client.publish_frames import PublishFrames
 from node.client.session_topology import bindings_of, find_queue
-from node.extension.protocol import Delivery, Peer, QueueBinding, QueueFacts, Refusal
+from node.extension.auth_backend import Challenge
+from node.extension.protocol import Authenticated, Delivery, Peer, QueueBinding, QueueFacts, Refusal
 
 MESSAGES: Final = 1
 """The channel of publishes, consumers and settlements."""
@@ -46,6 +48,12 @@ _FENCE: Final = method_frame(MESSAGES, BasicQos())
 OnDone = Callable[[Refusal | None], None]
 
 
+def call_all(on_confirms: Sequence[Callable[[bool], None]], is_safe: bool) -> None:
+    """Tell what waits for the confirms of messages that all were taken, or refused."""
+    for on_confirm in on_confirms:
+        on_confirm(is_safe)
+
+
 class Speaker(Protocol):
     """The connection behind a session; `node.client.session` explains its methods."""
 
@@ -54,6 +62,8 @@ class Speaker(Protocol):
     protocol: str
     vhost: str
 
+    @property
+    def broker(self) -> ClientHost: ...
     @property
     def now(self) -> float: ...
     @property
@@ -73,6 +83,9 @@ class Speaker(Protocol):
     def claim_name(self, name: str, on_done: Callable[[], None]) -> None: ...
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]: ...
     def log_in(self, user: str, password: bytes | None, on_done: OnDone) -> None: ...
+    def authenticate(
+        self, method: str, data: bytes, on_done: Callable[[Challenge | Authenticated | Refusal], None]
+    ) -> None: ...
     def open(self, vhost: str, on_done: OnDone) -> None: ...
     def ask_broker(self, frames: bytes) -> None: ...
     def ask_topology(self, method: Method, on_done: OnDone) -> None: ...
@@ -91,12 +104,12 @@ class Speaker(Protocol):
 class ClientSession:
     """Implements `node.extension.protocol.Session`, which documents the methods."""
 
-    def __init__(self, speaker: Speaker, catalogue: Catalogue) -> None:
+    def __init__(self, speaker: Speaker, catalogue: Catalogue, varying: str = "") -> None:
         self._speaker = speaker
         self._catalogue = catalogue
         end = speaker.peer
         self.peer = Peer(end.address, end.local, end.is_tls, end.certificate_user)
-        self._publish_frames = PublishFrames(MESSAGES)
+        self._publish_frames = PublishFrames(MESSAGES, varying)
 
     @property
     def now(self) -> float:
@@ -160,6 +173,17 @@ class ClientSession:
     def log_in(self, user: str, password: bytes | None, on_done: OnDone) -> None:
         """Log the client in."""
         self._speaker.log_in(user, password, on_done)
+
+    def offers_method(self, method: str) -> bool:
+        """True if an auth backend offers a method of authentication in several steps."""
+        authority = self._speaker.broker.authority
+        return authority is not None and authority.offers(method)
+
+    def authenticate(
+        self, method: str, data: bytes, on_done: Callable[[Challenge | Authenticated | Refusal], None]
+    ) -> None:
+        """Authenticate the client in several steps."""
+        self._speaker.authenticate(method, data, on_done)
 
     def open(self, vhost: str, on_done: OnDone) -> None:
         """Open a vhost."""
@@ -330,11 +354,19 @@ class ClientSession:
         properties: Properties,
         bodies: Sequence[bytes],
         on_confirms: Sequence[Callable[[bool], None]] = (),
+        *,
+        varying: Sequence[bytes] = (),
+        as_node: bool = False,
     ) -> None:
-        """Publish messages that differ in their bodies only."""
-        frames = self._publish_frames.frames
-        parts = [frames(exchange, routing_key, properties, body) for body in bodies]
-        self._speaker.publish(b"".join(parts), len(bodies), on_confirms)
+        """Publish messages that differ in their bodies only, and in the header that varies."""
+        if as_node:
+            self._speaker.allow(exchange)
+        if varying:
+            data = self._publish_frames.run(exchange, routing_key, properties, bodies, varying)
+        else:
+            frames = self._publish_frames.frames
+            data = b"".join([frames(exchange, routing_key, properties, body) for body in bodies])
+        self._speaker.publish(data, len(bodies), on_confirms)
 
     def consume(
         self,
@@ -366,6 +398,11 @@ class ClientSession:
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         """Settle deliveries."""
         self._speaker.ask_broker(_ACK.pack(*_ACK_HEAD, tag, multiple, FRAME_END))
+
+    def ack_all(self, tags: Sequence[int]) -> None:
+        """Settle deliveries, each by itself."""
+        pack, head = _ACK.pack, _ACK_HEAD
+        self._speaker.ask_broker(b"".join([pack(*head, tag, False, FRAME_END) for tag in tags]))
 
     def nack(self, tag: int, *, requeue: bool, multiple: bool = False) -> None:
         """Give deliveries back, or away."""

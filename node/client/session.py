@@ -12,6 +12,7 @@ alarms, flow, statistics. An exception in the plug-in ends this connection and n
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 from node.amqp.connection_state import ConnectionState
@@ -39,9 +40,10 @@ from node.amqp.methods import (
 from node.catalogue.access import LoginRefused
 from node.catalogue.commands import Command
 from node.catalogue.records import User
+from node.client.authority import Admitted
 from node.client.backlog import PIECE_BYTES, Backlog
 from node.client.channel import Channel
-from node.client.client_session import MESSAGES, TOPOLOGY, ClientSession
+from node.client.client_session import MESSAGES, TOPOLOGY, ClientSession, call_all
 from node.client.confirms import Confirms
 from node.client.connection import Connection, ConnectionHost
 from node.client.delivery_reader import DeliveryReader, got_delivery
@@ -51,15 +53,12 @@ from node.client.method_stream import Sent
 from node.client.publishing import Route
 from node.client.rights import Rights
 from node.client.sasl import Credentials
+from node.client.session_authentication import Outcome, SessionAuthentication
+from node.client.session_timers import SessionTimers
 from node.client.session_topology import check_publish, submit_as_node
-from node.extension.protocol import (
-    Delivery,
-    ProtocolConnection,
-    ProtocolListener,
-    Refusal,
-)
+from node.extension.auth_backend import Challenge
+from node.extension.protocol import Authenticated, Delivery, ProtocolConnection, ProtocolListener, Refusal
 from node.override import override
-from node.scheduling.timers import Timer
 from node.scheduling.turn import Share
 
 _NO_FRAME_LIMIT: Final = 0
@@ -97,7 +96,7 @@ class SessionConnection(Connection):
         self._is_reading = False  # the plug-in is given bytes: what it asks for is one batch
         self._frames: list[bytes] = []  # of the broker, for the plug-in
         self._frames_bytes = 0
-        self._deliveries = DeliveryReader()
+        self._deliveries = DeliveryReader(listener.varying_header)
         self._last_words: Refusal | None = None
         self._topology: deque[tuple[Method, OnDone]] = deque()
         """Declarations that have no answer; the first one is on its way."""
@@ -116,11 +115,12 @@ class SessionConnection(Connection):
         """The exchanges to which the plug-in publishes with the node's rights."""
         self._is_held = False
         self._has_consumer_timeout = listener.has_consumer_timeout
-        self._timers: set[Timer] = set()
+        self._timers = SessionTimers(broker.timers)
+        self._authentication = SessionAuthentication()
         self._on_opened: OnDone = lambda refusal: None
         self._was_refused = False
         self._client: ProtocolConnection | None = None
-        session = ClientSession(self, broker.catalogue)
+        session = ClientSession(self, broker.catalogue, listener.varying_header)
         try:
             self._client = listener.connection(session)
         except Exception as error:  # noqa: BLE001 - whatever foreign code raises
@@ -252,8 +252,9 @@ class SessionConnection(Connection):
         at, deliveries = 0, list[Delivery]()
         while (sent := self._deliveries.read(data, at)) is not None:
             if not isinstance(sent, Sent):
-                delivery, at = sent
+                start, (delivery, at) = at, sent
                 deliveries.append(delivery)
+                at = self._deliveries.more(data, start, at, deliveries)
                 continue
             at = sent.end
             self._deliver(deliveries)
@@ -308,7 +309,9 @@ class SessionConnection(Connection):
         """Log the client in."""
         log_in(self, Credentials(user, password), self._login_name, partial(self._logged_in, user, on_done))
 
-    def _logged_in(self, claimed: str, on_done: OnDone, outcome: User | LoginRefused) -> None:
+    def _logged_in(
+        self, claimed: str, on_done: Callable[[Refusal], None] | OnDone, outcome: User | LoginRefused
+    ) -> None:
         is_good = isinstance(outcome, User)
         observer = self.broker.observer
         self.broker.counters.count_login(self._login_name, is_good=is_good)
@@ -322,6 +325,27 @@ class SessionConnection(Connection):
         self.user, self.auth_mechanism = outcome, self._login_name
         self.state = ConnectionState.AWAIT_OPEN
         self.tell("go on after a login", on_done, None)
+
+    def authenticate(
+        self, method: str, data: bytes, on_done: Callable[[Challenge | Authenticated | Refusal], None]
+    ) -> None:
+        """Authenticate the client in several steps, or go on with that."""
+        user = None if self.state is ConnectionState.AWAIT_START_OK else self.user_name
+        self._authentication.take(self, method, data, user, partial(self._authenticated, on_done))
+
+    def _authenticated(
+        self, on_done: Callable[[Challenge | Authenticated | Refusal], None], outcome: Outcome
+    ) -> None:
+        if isinstance(outcome, Admitted):
+            said = Authenticated(outcome.user.name, outcome.data)
+            if self.state is ConnectionState.AWAIT_START_OK:
+                self._logged_in(said.user, lambda _: on_done(said), outcome.user)
+            else:
+                self.tell("go on after a login", on_done, said)
+        elif isinstance(outcome, LoginRefused):
+            self._logged_in("", on_done, outcome)
+        else:
+            self.tell("go on after a challenge", on_done, outcome)
 
     def open(self, vhost: str, on_done: OnDone) -> None:
         """Open a vhost for the user."""
@@ -409,8 +433,10 @@ class SessionConnection(Connection):
             if on_confirm is not None:
                 self.tell("take a confirm", on_confirm, is_safe)
             return
-        while self._unconfirmed and (first := next(iter(self._unconfirmed))) <= last:
-            self.tell("take a confirm", self._unconfirmed.pop(first), is_safe)
+        numbers = list(takewhile(last.__ge__, self._unconfirmed))
+        if numbers:
+            callbacks = list(map(self._unconfirmed.pop, numbers))
+            self.tell("take confirms", call_all, callbacks, is_safe)
 
     def after_requests(self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool) -> None:
         """Call back when the broker has taken all frames so far.   frames: a `basic.qos`."""
@@ -494,18 +520,7 @@ class SessionConnection(Connection):
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call the plug-in back, unless the connection is gone by then. Returns: a function that cancels it."""
-
-        def due(now: float) -> None:
-            self._timers.discard(timer)
-            self.tell("do what it planned", callback)
-
-        def cancel() -> None:
-            self._timers.discard(timer)
-            timer.cancel()
-
-        timer = self.broker.timers.at(self.broker.now + seconds, due)
-        self._timers.add(timer)
-        return cancel
+        return self._timers.at(self.broker.now + seconds, partial(self.tell, "do what it planned", callback))
 
     # --- the end ---
 
@@ -556,18 +571,14 @@ class SessionConnection(Connection):
 
     @override
     def finish(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+        self._timers.cancel_all()
         self._input.clear()
         self.broker.client_names.forget(self)
         super().finish()
 
     @override
     def lost(self, now: float) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+        self._timers.cancel_all()
         self.broker.client_names.forget(self)
         super().lost(now)
         self._frames.clear()

@@ -5,6 +5,7 @@ else: they must await, and never block. The node gives each question a time limi
 and takes an exception for a refusal.
 
     Login ─► log_in ─► Identity, or None       VhostAccess, ResourceAccess, TopicAccess ─► allows ─► True or False
+    AuthStart ─► begin ─► AuthExchange        bytes of the client ─► answer ─► Challenge, Proof, or None
 """
 
 from abc import ABC, abstractmethod
@@ -74,6 +75,39 @@ class TopicAccess:
     routing_key: str
 
 
+@dataclass(frozen=True, slots=True)
+class AuthStart:
+    """A client's wish to prove who it is in several steps.   method: by what, such as `SCRAM-SHA-256`.
+
+    host: the client's IP address.   is_tls: whether the connection is encrypted.
+    """
+
+    method: str
+    host: str = ""
+    is_tls: bool = False
+
+
+class Challenge(NamedTuple):
+    """The bytes that the client has to answer."""
+
+    data: bytes
+
+
+class Proof(NamedTuple):
+    """The end of an authentication: the client is that user.   data: the last bytes for it."""
+
+    identity: Identity
+    data: bytes = b""
+
+
+class AuthExchange(ABC):
+    """One authentication of one client, step by step."""
+
+    @abstractmethod
+    async def answer(self, data: bytes) -> Challenge | Proof | None:
+        """Take the client's next bytes, its first ones to begin with; None refuses the client."""
+
+
 Question: TypeAlias = VhostAccess | ResourceAccess | TopicAccess
 
 
@@ -81,10 +115,12 @@ class AuthBackend(ABC):
     """A way to authenticate and authorise users; a plug-in derives its own from it.
 
     name: as in `auth_backends.1 = NAME` of the configuration.
+    methods: the names of the methods of several steps that it offers, for clients of MQTT 5.0.
     There is one object on each node while the plug-in is enabled. It is asked several questions at a time.
     """
 
     name: ClassVar[str]
+    methods: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings) -> None:
         """Make the backend.   settings: those of the plug-in, by their keys."""
@@ -97,6 +133,10 @@ class AuthBackend(ABC):
     async def authorise(self, login: Login) -> Identity | None:
         """Return the user that another backend has authenticated, with its tags here; None refuses the login."""
         return await self.log_in(login)
+
+    def begin(self, start: AuthStart) -> AuthExchange:
+        """Return a new authentication by one of the methods."""
+        raise NotImplementedError(f"{self.name} offers {start.method} and does not implement it")
 
     @abstractmethod
     async def allows(self, question: Question) -> bool:

@@ -17,6 +17,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 from node.amqp.field_table import Table
 from node.amqp.properties import Properties
+from node.extension.auth_backend import Challenge
 from node.extension.setting import Setting, Settings
 
 TCP_LISTENER: Final = "listeners.tcp.default"
@@ -44,6 +45,13 @@ class Refusal(NamedTuple):
     text: str
 
 
+class Authenticated(NamedTuple):
+    """The end of an authentication in several steps.   user: who the client is.   data: the last bytes for it."""
+
+    user: str
+    data: bytes
+
+
 class QueueFacts(NamedTuple):
     """The declaration of a queue that exists."""
 
@@ -64,7 +72,8 @@ class QueueBinding(NamedTuple):
 class Delivery(NamedTuple):
     """A message for a consumer.   consumer: empty if it was got.   tag: for `ack` and `nack`.
 
-    properties: shared with others; not to be changed.
+    properties: shared with others; not to be changed.   varying: the text of the listener's `varying_header`, which is
+    then not among the headers; None: the message has none, or was got.
     """
 
     consumer: str
@@ -74,6 +83,7 @@ class Delivery(NamedTuple):
     redelivered: bool
     properties: Properties
     body: bytes
+    varying: bytes | None = None
 
 
 class Session(Protocol):
@@ -141,6 +151,18 @@ class Session(Protocol):
 
     def log_in(self, user: str, password: bytes | None, on_done: Callable[[Refusal | None], None]) -> None:
         """Log the client in.   password: None if a certificate proved the name."""
+
+    def offers_method(self, method: str) -> bool:
+        """True if an auth backend offers to authenticate clients in several steps by a method of that name."""
+
+    def authenticate(
+        self, method: str, data: bytes, on_done: Callable[[Challenge | Authenticated | Refusal], None]
+    ) -> None:
+        """Authenticate the client in several steps, by a method that is offered; it takes the place of `log_in`.
+
+        data: the client's first bytes, or its answer to the last challenge; one step at a time.
+        A client that is logged in may authenticate again, as the same user.
+        """
 
     def open(self, vhost: str, on_done: Callable[[Refusal | None], None]) -> None:
         """Open a vhost for the user."""
@@ -255,8 +277,14 @@ class Session(Protocol):
         properties: Properties,
         bodies: Sequence[bytes],
         on_confirms: Sequence[Callable[[bool], None]] = (),
+        *,
+        varying: Sequence[bytes] = (),
+        as_node: bool = False,
     ) -> None:
-        """Publish messages that differ in their bodies only.   on_confirms: as `on_confirm`, one for each; or none."""
+        """Publish messages that differ in their bodies only.   on_confirms: as `on_confirm`, one for each; or none.
+
+        varying: the texts of the listener's `varying_header`, one for each; or none.   as_node: as for `publish`.
+        """
 
     def consume(
         self,
@@ -282,6 +310,9 @@ class Session(Protocol):
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         """Settle a delivery, or all up to it: its messages leave the queue."""
+
+    def ack_all(self, tags: Sequence[int]) -> None:
+        """Settle deliveries, each by itself; those whose tags follow each other cost least."""
 
     def nack(self, tag: int, *, requeue: bool, multiple: bool = False) -> None:
         """Give a delivery back to its queue, or have it dead-lettered or dropped."""
@@ -334,6 +365,8 @@ class ProtocolListener(ABC):
     default_port: where it listens unless the setting `listeners.tcp.default` says `PORT`, `IP:PORT` or `none`.
     The setting `listeners.ssl.default` opens a listener with TLS, with the node's certificate.
     has_consumer_timeout: a consumer that settles nothing for `consumer_timeout` ends the connection, as in AMQP.
+    varying_header: a header whose texts differ from message to message; empty: there is none. Deliveries have it beside
+    their properties, and `publish_run` takes one for each message, so that all else is encoded and decoded once.
     There is one object on each node while the plug-in is enabled.
     """
 
@@ -341,6 +374,7 @@ class ProtocolListener(ABC):
     protocol: ClassVar[str]
     default_port: ClassVar[int]
     has_consumer_timeout: ClassVar[bool] = True
+    varying_header: ClassVar[str] = ""
 
     @classmethod
     def port_settings(cls) -> tuple[Setting, ...]:

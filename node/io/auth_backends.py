@@ -19,9 +19,17 @@ from typing import Final, TypeVar
 from node.broker.broker import Broker
 from node.catalogue.access import LoginRefused, check_login
 from node.catalogue.records import User
-from node.client.authority import BackendUser
+from node.client.authority import Admitted, BackendUser, Conversation
 from node.config.auth import INTERNAL, AuthStep
-from node.extension.auth_backend import AuthBackend, Identity, Login, Question
+from node.extension.auth_backend import (
+    AuthBackend,
+    AuthStart,
+    Challenge,
+    Identity,
+    Login,
+    Proof,
+    Question,
+)
 from node.extension.setting import read_settings
 from node.io.answer_cache import AnswerCache
 from node.routing.plugins import Plugin
@@ -81,6 +89,31 @@ class AuthBackends:
         """Ask who a client is."""
         self._begin(partial(self.logged_in, login), on_done)
 
+    def offers(self, method: str) -> bool:
+        """True if a backend offers a method of authentication in several steps."""
+        return self._offering(method) is not None
+
+    def begin(self, start: AuthStart) -> Conversation | None:
+        """Begin an authentication with the first backend that offers the method."""
+        found = self._offering(start.method)
+        if found is None:
+            return None
+        step, plugin, backend = found
+        try:
+            return Conversation(start, step.authn, step.authz, backend.begin(start))
+        except Exception as error:  # noqa: BLE001 - whatever foreign code raises
+            self._broker.exchange_types.failed(plugin.name, "begin to authenticate a user", error)
+            return None
+
+    def go_on(
+        self,
+        conversation: Conversation,
+        data: bytes,
+        on_done: Callable[[Challenge | Admitted | LoginRefused], None],
+    ) -> None:
+        """Give the backend the client's next bytes."""
+        self._begin(partial(self.next_step, conversation, data), on_done)
+
     def ask(self, user: BackendUser, question: Question, on_done: Callable[[bool], None]) -> None:
         """Ask whether a user may do something."""
         known = self._cache.find((user.authoriser, question), self._clock())
@@ -136,6 +169,10 @@ class AuthBackends:
             if found is None:
                 return LoginRefused(f"user '{login.user}' - refused by the auth backend '{step.authn}'")
             identity = found
+        return await self._authorised(step, identity, login)
+
+    async def _authorised(self, step: AuthStep, identity: Identity, login: Login) -> User | LoginRefused:
+        """Return the user whom a step has authenticated, as it authorises it."""
         if step.authz == INTERNAL:
             account = self._broker.catalogue.user(identity.user)
             if account is None:
@@ -147,6 +184,34 @@ class AuthBackends:
                 return LoginRefused(f"user '{identity.user}' - refused by the auth backend '{step.authz}'")
             identity = Identity(found.user, tuple(dict.fromkeys((*identity.tags, *found.tags))))
         return BackendUser(identity.user, "", "", identity.tags, authoriser=step.authz)
+
+    def _offering(self, method: str) -> tuple[AuthStep, Plugin, AuthBackend] | None:
+        """Return the first step whose backend offers a method, its plug-in and the backend."""
+        for step in self._steps:
+            found = None if step.authn == INTERNAL else self._find(step.authn)
+            if found is not None and method in found[1].methods:
+                return step, *found
+        return None
+
+    async def next_step(self, conversation: Conversation, data: bytes) -> Challenge | Admitted | LoginRefused:
+        """Return what a backend has to say to a client's bytes: a challenge, or its last word."""
+        start, name = conversation.start, conversation.authn
+
+        async def ask(backend: AuthBackend) -> Challenge | Proof | None:
+            found = await conversation.exchange.answer(data)
+            assert found is None or isinstance(found, Challenge | Proof), (
+                "a step has a Challenge, a Proof or None"
+            )
+            return found
+
+        found = await self._asked(name, "authenticate a user", ask, start, lambda found: False)
+        if found is None:
+            return LoginRefused(f"refused by the auth backend '{name}' with {start.method}")
+        if isinstance(found, Challenge):
+            return found
+        login = Login(found.identity.user, None, start.method, start.host, is_tls=start.is_tls)
+        user = await self._authorised(AuthStep(name, conversation.authz), found.identity, login)
+        return user if isinstance(user, LoginRefused) else Admitted(user, found.data)
 
     def _internal(self, login: Login) -> User | LoginRefused:
         catalogue = self._broker.catalogue

@@ -13,12 +13,13 @@ from functools import partial
 from typing import Final
 
 from node.mqtt import allowed_codes
+from node.mqtt.authentication import Authentication
 from node.mqtt.constants import VARIABLE_INTEGER_MAX, VERSION_NAMES, PacketType, Version
 from node.mqtt.decoder import Decoder
 from node.mqtt.encoder import encode, encode_within
 from node.mqtt.errors import MqttError, protocol_error
 from node.mqtt.incoming import Incoming
-from node.mqtt.login import GENERATED_BYTES, client_id_of, login_of
+from node.mqtt.login import GENERATED_BYTES, client_id_of, login_of, vhost_of
 from node.mqtt.outgoing import Outgoing
 from node.mqtt.packets import (
     PINGRESP,
@@ -35,7 +36,7 @@ from node.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from node.mqtt.properties import NO_DISCONNECT, ConnackProperties
+from node.mqtt.properties import NO_DISCONNECT, AuthProperties, ConnackProperties
 from node.mqtt.reason_codes import FIRST_ERROR, SUBACK_FAILURE, ReasonCode, return_code
 from node.mqtt.session import ClientSession, Start
 from node.mqtt.settings import MqttSettings
@@ -104,6 +105,8 @@ class MqttConnection(ProtocolConnection):
         self._incoming: Incoming | None = None
         self._outgoing: Outgoing | None = None
         self._will: ConnectionWill | None = None
+        self._authentication: Authentication | None = None
+        self._again: Work | None = None  # an authentication beside the client's work
 
     # --- bytes ---
 
@@ -117,14 +120,14 @@ class MqttConnection(ProtocolConnection):
 
     def _go_on(self) -> None:
         """Handle the packets that are there, up to one that has to wait for the broker, or as many as a turn takes."""
-        if self._work is not None or self._is_handling or self._is_resting:
+        if self._is_blocked or self._is_handling or self._is_resting:
             return
         self._is_handling = True
         left = TURN_COST
         try:
             for packet in self._packets:
                 self._handle(packet)
-                if self._work is not None or self._is_over:
+                if self._is_blocked or self._is_over:
                     break
                 left -= _cost(packet)
                 if left <= 0 and self._decoder.buffered_bytes:
@@ -150,11 +153,18 @@ class MqttConnection(ProtocolConnection):
         self._packets = self._decoder.packets()
         self._go_on()
 
+    @property
+    def _is_blocked(self) -> bool:
+        """True while a packet waits for the broker, and the next ones for it; an AUTH that is asked for does not."""
+        authentication = self._authentication
+        is_asked = not self._is_connected and authentication is not None and authentication.is_waiting
+        return self._work is not None and not is_asked
+
     def _begin(self, steps: Steps[None]) -> None:
         """Begin work that may wait for the broker; the next packets wait for its end."""
         work = self._work = Work(steps, self._work_is_done, self._work_has_failed)
         work.go_on()
-        if self._work is not None:
+        if self._is_blocked:
             self._node.hold_reading(True)
 
     def _work_is_done(self) -> None:
@@ -183,8 +193,17 @@ class MqttConnection(ProtocolConnection):
         if isinstance(packet, Connect):
             self._begin(self._connect(packet))
             return
+        if isinstance(packet, Auth):
+            self._auth(packet)
+            return
+        if not self._is_connected:  # an AUTH is waited for
+            if not isinstance(packet, Disconnect):
+                raise protocol_error("a packet before the authentication is over")
+            self._is_over = True
+            self._node.close()
+            return
         session, incoming, outgoing = self._session, self._incoming, self._outgoing
-        assert session is not None, "CONNECT is the first packet"
+        assert session is not None
         assert incoming is not None
         assert outgoing is not None
         match packet:
@@ -203,8 +222,6 @@ class MqttConnection(ProtocolConnection):
                 self._write(PINGRESP)
             case Disconnect():
                 self._begin(self._disconnect(session, packet))
-            case Auth():
-                raise protocol_error("there is no authentication to go on with")
             case _:
                 raise protocol_error("a packet that only servers send")
 
@@ -217,17 +234,9 @@ class MqttConnection(ProtocolConnection):
         node.name_protocol(f"{self._label} {VERSION_NAMES[version]}")
         self._packet_max_bytes = given.maximum_packet_bytes
         self._tells_reasons = given.request_problem_information is not False
-        if given.authentication_method is not None:
-            raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, "there is no such authentication method")
         client_id = client_id_of(connect, node.random_bytes(GENERATED_BYTES))
         node.name_client(client_id)
-        login = login_of(connect, node.peer, settings)
-        refusal: Refusal | None = yield partial(node.log_in, login.user, login.password)
-        if refusal is not None:
-            raise MqttError(ReasonCode.BAD_USER_NAME_OR_PASSWORD, refusal.text)
-        refusal = yield partial(node.open, login.vhost)
-        if refusal is not None:
-            raise MqttError(ReasonCode.NOT_AUTHORIZED, refusal.text)
+        proven = yield from self._log_in(connect)
         yield lambda on_done: node.claim_name(client_id, lambda: on_done(None))
         wanted_s, expiry_s = self._expiry(connect)
         limit = min(settings.prefetch, given.receive_maximum or settings.prefetch)
@@ -263,11 +272,68 @@ class MqttConnection(ProtocolConnection):
         self._decoder.packet_max_bytes = settings.packet_max_bytes
         self._is_connected = True
         assigned = None if connect.client_id else client_id
-        self._accept(is_present, assigned, wanted_s, session)
+        self._accept(is_present, assigned, wanted_s, session, proven)
         if connect.keep_alive_s:
             self._watch(connect.keep_alive_s * KEEP_ALIVE_FACTOR)
         outgoing.resume()
         yield from session.consume()
+
+    def _log_in(self, connect: Connect) -> Steps[bytes]:
+        """Log the client in, by password, certificate or in several steps, and open its vhost.
+
+        Returns: the last bytes of an authentication in several steps for the client.   Raises: MqttError.
+        """
+        node, settings, given = self._node, self._settings, connect.properties
+        method, proven = given.authentication_method, b""
+        if method is None:
+            login = login_of(connect, node.peer, settings)
+            vhost = login.vhost
+            refusal: Refusal | None = yield partial(node.log_in, login.user, login.password)
+            if refusal is not None:
+                raise MqttError(ReasonCode.BAD_USER_NAME_OR_PASSWORD, refusal.text)
+        elif node.offers_method(method):
+            vhost = vhost_of(connect, settings)
+            self._authentication = Authentication(node, method, self._write, self._expect_auth)
+            proven = yield from self._authentication.steps(given.authentication_data or b"")
+        else:
+            raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, "there is no such authentication method")
+        refusal = yield partial(node.open, vhost)
+        if refusal is not None:
+            raise MqttError(ReasonCode.NOT_AUTHORIZED, refusal.text)
+        return proven
+
+    # --- AUTH ---
+
+    def _expect_auth(self) -> None:
+        """Read on: the client has to answer a challenge."""
+        if not self._is_handling and not self._is_over and not self._is_connected:
+            self._node.hold_reading(False)
+            self._packets = self._decoder.packets()
+            self._go_on()
+
+    def _auth(self, packet: Auth) -> None:
+        authentication = self._authentication
+        if authentication is None:
+            raise protocol_error("there is no authentication to go on with")
+        if packet.code != ReasonCode.RE_AUTHENTICATE:
+            authentication.take(packet)
+            if self._is_blocked:
+                self._node.hold_reading(True)
+            return
+        authentication.check(packet)
+        if not self._is_connected or self._again is not None:
+            raise protocol_error("an authentication is under way")
+        steps = self._authenticate_again(authentication, packet.properties.authentication_data or b"")
+        self._again = again = Work(steps, self._again_is_done, self._fail)
+        again.go_on()
+
+    def _authenticate_again(self, authentication: Authentication, data: bytes) -> Steps[None]:
+        data = yield from authentication.steps(data)
+        properties = AuthProperties(authentication.method, data or None)
+        self._write(Auth(ReasonCode.SUCCESS, properties))
+
+    def _again_is_done(self) -> None:
+        self._again = None
 
     def _expiry(self, connect: Connect) -> tuple[int, int]:
         """Return for how many seconds the client wants its session to outlive it, and for how many it does."""
@@ -278,7 +344,9 @@ class MqttConnection(ProtocolConnection):
         wanted_s = connect.properties.session_expiry_s or 0
         return wanted_s, min(wanted_s, settings.session_expiry_max_s)
 
-    def _accept(self, is_present: bool, assigned: str | None, wanted_s: int, session: ClientSession) -> None:
+    def _accept(
+        self, is_present: bool, assigned: str | None, wanted_s: int, session: ClientSession, proven: bytes
+    ) -> None:
         settings, packet_max = self._settings, self._settings.packet_max_bytes
         if self._version is not Version.MQTT_5:
             # MQTT 3.1 has no such flag: its byte is reserved.
@@ -291,6 +359,8 @@ class MqttConnection(ProtocolConnection):
             maximum_packet_bytes=packet_max if packet_max < VARIABLE_INTEGER_MAX else None,
             assigned_client_id=assigned,
             topic_alias_maximum=settings.topic_alias_maximum,
+            authentication_method=self._authentication.method if self._authentication else None,
+            authentication_data=proven or None,
         )
         self._write(Connack(is_present, 0, properties))
 
@@ -435,8 +505,11 @@ class MqttConnection(ProtocolConnection):
         if self._work is not None:
             self._work.stop()
             self._work = None
+        if self._again is not None:
+            self._again.stop()
+            self._again = None
         self._packets = iter(())
-        for part in (self._session, self._incoming, self._outgoing, self._will):
+        for part in (self._session, self._incoming, self._outgoing, self._will, self._authentication):
             if part is not None:
                 part.let_go()
-        self._session = self._incoming = self._outgoing = self._will = None
+        self._session = self._incoming = self._outgoing = self._will = self._authentication = None

@@ -33,6 +33,9 @@ from node.plugins import Properties, Refusal, Session
 EPOCH_BYTES: Final = 8
 """The random bytes that tell the ids of one connection's messages from those of all others."""
 
+COUNT_DIGITS: Final = 10
+"""The digits of the rest of an id, which are so many that ids have one length."""
+
 
 UNACKNOWLEDGED_MAX: Final = 10_000
 """The messages of a client of MQTT 3.1 and 3.1.1 that are not acknowledged, or not released: the connection of one that
@@ -110,10 +113,10 @@ class Incoming:
                 last.missing += 1
             self._ensure(RETAINED_EXCHANGE, partial(self._retain, publishes, key, last))
 
-    def _properties(self, publishes: Publishes, id_: str | None = None) -> Properties:
+    def _properties(self, publishes: Publishes) -> Properties:
         given, qos = publishes.properties, publishes.qos
         is_plain = given is NO_PUBLISH or given == NO_PUBLISH
-        if is_plain and qos < 2 and self._client is None and not publishes.retain and not publishes.dup:
+        if is_plain and self._client is None and not publishes.retain and not publishes.dup:
             return plain_properties(qos)
         return amqp_properties(
             given,
@@ -122,7 +125,6 @@ class Incoming:
             dup=publishes.dup,
             retain=publishes.retain,
             client=self._client,
-            id_=id_,
         )
 
     # --- QoS 1 ---
@@ -162,7 +164,7 @@ class Incoming:
             id_ = received.get(packet_id)
             if id_ is None:
                 self._count += 1
-                id_ = received[packet_id] = f"{self._epoch}/{self._count}"
+                id_ = received[packet_id] = f"{self._epoch}/{self._count:0{COUNT_DIGITS}}"
             elif not self._state.is_kept:
                 self._acknowledgements.expect(PacketType.PUBREC, packet_id, 0)
                 continue
@@ -197,11 +199,16 @@ class Incoming:
     def _publish_qos_2(
         self, exchange: str, publishes: Publishes, key: str, fresh: list[tuple[str, bytes, Awaited]]
     ) -> None:
-        for id_, payload, awaited in fresh:
-            properties = self._properties(publishes, id_)
-            is_own = exchange == QOS_2_EXCHANGE
-            confirmed = partial(self._received, awaited)
-            self._node.publish(exchange, key, properties, payload, confirmed, as_node=is_own)
+        received = self._received
+        self._node.publish_run(
+            exchange,
+            key,
+            self._properties(publishes),
+            [payload for _, payload, _ in fresh],
+            [partial(received, awaited) for _, _, awaited in fresh],
+            varying=[id_.encode() for id_, _, _ in fresh],
+            as_node=exchange == QOS_2_EXCHANGE,
+        )
 
     def _received(self, awaited: Awaited, is_safe: bool) -> None:
         awaited.missing -= 1

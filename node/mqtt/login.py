@@ -49,6 +49,12 @@ def login_of(connect: Connect, peer: Peer, settings: MqttSettings) -> Login:
     return Login(parts[1], password, parts[0])
 
 
+def vhost_of(connect: Connect, settings: MqttSettings) -> str:
+    """Return the vhost of a client that authenticates in several steps: its user name may have one in front."""
+    parts = [] if settings.ignores_colons else _COLON.split(connect.user_name or "")
+    return parts[0] if len(parts) > 1 else settings.vhost
+
+
 def client_id_of(connect: Connect, random: bytes) -> str:
     """Return the client's id, or one that is made of random bytes. Raises: MqttError for one that is not allowed."""
     given = connect.client_id

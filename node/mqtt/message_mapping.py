@@ -3,7 +3,7 @@
     header x-mqtt-publish-qos, x-mqtt-dup     as RabbitMQ's plug-in sets them; without them, QoS 1
     header x-mqtt-retain                      the message was published to be retained
     header x-mqtt-client                      the publisher, for subscriptions with No Local; MQTT 5.0 only
-    header x-deduplication-header             the identity of a message with QoS 2
+    header x-deduplication-header             the identity of a message with QoS 2; another text in each message
     header x-reply-to-topic                   the response topic
     header x-mqtt-payload-format              the payload format indicator
     other headers that are texts              user properties
@@ -40,21 +40,25 @@ _QOS: Final = tuple(Field("b", qos) for qos in range(3))
 _FALSE, _TRUE = Field("t", False), Field("t", True)
 _QOS_0: Final[Table] = {QOS_HEADER: _QOS[0], DUP_HEADER: _FALSE}
 _QOS_1: Final[Table] = {QOS_HEADER: _QOS[1], DUP_HEADER: _FALSE}
-_PLAIN: Final = (Properties(headers=_QOS_0, delivery_mode=1), Properties(headers=_QOS_1, delivery_mode=2))
+_QOS_2: Final[Table] = {QOS_HEADER: _QOS[2], DUP_HEADER: _FALSE}
+_PLAIN: Final = (
+    Properties(headers=_QOS_0, delivery_mode=1),
+    Properties(headers=_QOS_1, delivery_mode=2),
+    Properties(headers=_QOS_2, delivery_mode=2),
+)
 
 
 class Facts(NamedTuple):
-    """The facts in a delivery's headers.   id: of a message with QoS 2."""
+    """The facts in a delivery's headers."""
 
     qos: int
     is_dup: bool
     is_retained: bool
     client: bytes | None
-    id: bytes | None
 
 
 def plain_properties(qos: int) -> Properties:
-    """Return the AMQP properties of a message with QoS 0 or 1 and nothing else; not to be changed."""
+    """Return the AMQP properties of a message with a QoS and nothing else; not to be changed."""
     return _PLAIN[qos]
 
 
@@ -66,7 +70,6 @@ def amqp_properties(
     dup: bool = False,
     retain: bool = False,
     client: str | None = None,
-    id_: str | None = None,
 ) -> Properties:
     """Return the AMQP properties of a message."""
     headers: Table = {QOS_HEADER: _QOS[qos], DUP_HEADER: _TRUE if dup else _FALSE}
@@ -74,8 +77,6 @@ def amqp_properties(
         headers[RETAIN_HEADER] = _TRUE
     if client is not None:
         headers[CLIENT_HEADER] = longstr(client)
-    if id_ is not None:
-        headers[ID_HEADER] = longstr(id_)
     mapped = Properties(headers=headers, delivery_mode=2 if qos else 1)
     if isinstance(properties, PublishProperties) and properties == NO_PUBLISH:
         return mapped
@@ -135,18 +136,14 @@ _RESERVED: Final = frozenset({"CC", "BCC"})
 def facts_of(headers: Table | None) -> Facts:
     """Return what a delivery's headers say; those of messages of AMQP's clients say nothing."""
     if headers is None or QOS_HEADER not in headers:
-        if headers is not None and (id_ := headers.get(ID_HEADER)) is not None:
-            return Facts(DEFAULT_QOS, False, False, None, _bytes(id_))
-        return Facts(DEFAULT_QOS, False, False, None, None)
+        return Facts(DEFAULT_QOS, False, False, None)
     qos = headers[QOS_HEADER].value
-    dup, client, id_ = headers.get(DUP_HEADER), headers.get(CLIENT_HEADER), headers.get(ID_HEADER)
-    retain = headers.get(RETAIN_HEADER)
+    dup, client, retain = headers.get(DUP_HEADER), headers.get(CLIENT_HEADER), headers.get(RETAIN_HEADER)
     return Facts(
         qos if isinstance(qos, int) and 0 <= qos <= 2 else DEFAULT_QOS,
         dup is not None and dup.value is True,
         retain is not None and retain.value is True,
         None if client is None else _bytes(client),
-        None if id_ is None else _bytes(id_),
     )
 
 

@@ -64,7 +64,6 @@ class _Plan(NamedTuple):
     is_wanted: bool
     is_retained: bool
     properties: PublishProperties | None
-    id: bytes | None
 
     def holds_for(self, delivery: Delivery, version: int) -> bool:
         """True if a delivery is one of these messages."""
@@ -226,13 +225,12 @@ class Outgoing:
             is_wanted and is_topic_name(topic),
             is_kept or (match is not None and match.as_published and facts.is_retained),
             properties,
-            facts.id,
         )
         return plan
 
     def _add(self, runs: list[_Run], delivery: Delivery, plan: _Plan) -> None:
         """Add a delivery to what is to be sent, unless there is nothing to be sent for it."""
-        qos, id_ = plan.qos, plan.id
+        qos, id_ = plan.qos, delivery.varying
         if qos == 2:
             if id_ is None:
                 # A retained message is given more than once; each time it is another one.
@@ -350,13 +348,7 @@ class Outgoing:
         """Take PUBACK, PUBREC or PUBCOMP. Raises: MqttError."""
         match type_:
             case PacketType.PUBACK:
-                for packet_id in packet_ids:
-                    flying = self._flying.pop(packet_id, None)
-                    if flying is None:
-                        continue  # of a message that the session has sent on a former connection
-                    if flying.qos != 1 or flying.tag is None:
-                        raise protocol_error("a PUBACK is for a message with QoS 2")
-                    self._node.ack(flying.tag)
+                self._settled(packet_ids)
             case PacketType.PUBREC:
                 self._received(packet_ids, code)
             case _:
@@ -367,6 +359,20 @@ class Outgoing:
                         del self._flying[packet_id]
         if self._waiting:
             self._go_on()
+
+    def _settled(self, packet_ids: Sequence[int]) -> None:
+        tags: list[int] = []
+        take = self._flying.pop
+        for packet_id in packet_ids:
+            flying = take(packet_id, None)
+            if flying is None:
+                continue  # of a message that the session has sent on a former connection
+            qos, tag, _ = flying
+            if qos != 1 or tag is None:
+                raise protocol_error("a PUBACK is for a message with QoS 2")
+            tags.append(tag)
+        if tags:
+            self._node.ack_all(tags)
 
     def _received(self, packet_ids: Sequence[int], code: int) -> None:
         tags: list[int] = []
@@ -401,8 +407,8 @@ class Outgoing:
             self._state.save(partial(self._release, tags, known))
 
     def _release(self, tags: list[int], packet_ids: list[int]) -> None:
-        for tag in tags:
-            self._node.ack(tag)
+        if tags:
+            self._node.ack_all(tags)
         if packet_ids:
             self._node.write(encode_acks(self._version, PacketType.PUBREL, packet_ids))
 

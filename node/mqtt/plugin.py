@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from node.mqtt.connection import MqttConnection
+from node.mqtt.message_mapping import ID_HEADER
 from node.mqtt.settings import PREFIX, SETTINGS, mqtt_settings
 from node.override import override
 from node.plugins import VERSION, Plugin, ProtocolConnection, ProtocolListener, Session, Settings
@@ -17,6 +18,7 @@ class MqttListener(ProtocolListener):
     has_consumer_timeout: ClassVar[bool] = (
         False  # a client may be silent for as long as its keep-alive allows
     )
+    varying_header: ClassVar[str] = ID_HEADER
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

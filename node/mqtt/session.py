@@ -1,13 +1,14 @@
 """A client's session: its queues, its subscriptions, and the state that outlives a connection.
 
-    queue  …qos0   not durable, auto-delete      subscriptions with QoS 0 of a session that ends with its connection
-    queue  …qos1   durable                       QoS 1; of a persistent session QoS 0, too
-    queue  …qos2   durable, deduplicating        QoS 2
+    queue  …qos0   subscriptions with QoS 0 of a session that ends with its connection
+    queue  …qos1   QoS 1; of a persistent session QoS 0, too
+    queue  …qos2   deduplicating: QoS 2
     queue  …state  durable, one message          the state of QoS 2 of a persistent session
     binding        of a queue to the exchange    a subscription; of a persistent session with its options as arguments
 
-So a persistent session is what its queues and their bindings are: any node can go on with it. There is a session to
-go on with as long as there is its queue for QoS 1, which has a time to live from the first connection on.
+The queues of a session that ends with its connection are deleted with it, and not durable. Those of a persistent one
+are durable, so it is what its queues and their bindings are: any node can go on with it. There is a session to go on
+with as long as there is its queue for QoS 1, which has a time to live from the first connection on.
 Source: RabbitMQ 3.10.8, rabbit_mqtt_processor; MQTT 3.1.1 chapter 3.1.2.4; MQTT 5.0 chapter 4.1; docs/mqtt.md.
 """
 
@@ -244,7 +245,7 @@ class ClientSession:
         return lambda on_done: self._node.declare_queue(
             queue,
             on_done,
-            durable=qos > 0,
+            durable=self.is_persistent and qos > 0,
             auto_delete=not self.is_persistent or qos == 0,
             arguments=arguments,
         )

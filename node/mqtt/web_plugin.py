@@ -7,6 +7,7 @@ Source: RabbitMQ 3.10.8, `rabbit_web_mqtt_handler`; MQTT 3.1.1 and 5.0, chapter 
 from typing import ClassVar, Final
 
 from node.mqtt.connection import MqttConnection
+from node.mqtt.message_mapping import ID_HEADER
 from node.mqtt.plugin import MqttListener
 from node.mqtt.settings import PREFIX as MQTT_PREFIX
 from node.mqtt.settings import SETTINGS as MQTT_SETTINGS
@@ -28,6 +29,7 @@ class WebMqttListener(WebSocketListener):
     default_port = 15675
     subprotocols = ("mqtt", "mqttv3.1")
     has_consumer_timeout: ClassVar[bool] = False
+    varying_header: ClassVar[str] = ID_HEADER
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, BINARY)

@@ -13,8 +13,12 @@ from node.catalogue.binding_key import BindingKey, binding_key
 from node.catalogue.records import Binding
 from node.extension.auth_backend import (
     AuthBackend,
+    AuthExchange,
+    AuthStart,
+    Challenge,
     Identity,
     Login,
+    Proof,
     Question,
     ResourceAccess,
     TopicAccess,
@@ -25,6 +29,7 @@ from node.extension.http import HttpAnswer, HttpRequest, HttpResource, UiPage
 from node.extension.interceptor import InterceptedMessage, MessageInterceptor, PublishTarget
 from node.extension.peer_discovery import ClusterPeer, PeerDiscovery
 from node.extension.protocol import (
+    Authenticated,
     Delivery,
     Peer,
     ProtocolConnection,
@@ -43,8 +48,12 @@ from node.version import VERSION
 __all__ = [
     "VERSION",
     "AuthBackend",
+    "AuthExchange",
+    "AuthStart",
+    "Authenticated",
     "Binding",
     "BindingKey",
+    "Challenge",
     "ClusterPeer",
     "Delivery",
     "DeliveryInterceptor",
@@ -65,6 +74,7 @@ __all__ = [
     "Peer",
     "PeerDiscovery",
     "Plugin",
+    "Proof",
     "Properties",
     "ProtocolConnection",
     "ProtocolListener",

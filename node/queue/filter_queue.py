@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from node.amqp.constants import FRAME_OVERHEAD_BYTES
 from node.amqp.properties import Properties
 from node.catalogue.arguments import comparable
 from node.catalogue.deduplication import CACHE_SIZE, CACHE_TTL, CACHE_TTL_MAX_MS, is_on_disk, number_of
@@ -26,7 +27,7 @@ from node.queue.content import chosen_headers, decode_content, encode_content
 from node.queue.delay_backlog import TIMER_MAX_S, DelayBacklog
 from node.queue.host import Copied, QueueHost
 from node.queue.id_cache import NO_EXPIRY, CachedId, IdCache, decode_ids, digest_of, encode_ids, text_digest
-from node.queue.id_window import ID_HEADER, pieces_of, sole_text_id
+from node.queue.id_window import ID_HEADER, first_text_id, pieces_of
 from node.queue.live_queue import Asked
 from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import PagedBacklog
@@ -52,6 +53,9 @@ EXPIRY_STEP_S: Final = 1.0
 """The least time between two looks for ids that are too old: they count as forgotten before that anyway."""
 
 _NAMES: Final = (ID_HEADER.encode(), CACHE_TTL.encode())
+
+_TTL_ENTRY: Final = bytes([len(CACHE_TTL)]) + CACHE_TTL.encode()
+"""The octets of a header with a time of its own, before its value; where they are not, there is none."""
 
 
 class FilterQueue(Queue):
@@ -160,8 +164,8 @@ class FilterQueue(Queue):
         first, default_expiry = run.seqs.start, now_ms + default_ms if default_ms else NO_EXPIRY
         kept: list[int] = []
         for index, content in enumerate(run.contents):
-            text = sole_text_id(content)
-            if text is not None:
+            text = first_text_id(content)
+            if text is not None and content.find(_TTL_ENTRY, 0, _header_end(content)) < 0:
                 own, digest = None, text_digest(text)
             else:
                 headers = chosen_headers(content, _NAMES)
@@ -293,6 +297,11 @@ class FilterQueue(Queue):
         self._must_learn = self._is_learning = False
         self._present.clear()
         self._host.touch(self)
+
+
+def _header_end(content: bytes) -> int:
+    """Return where the content header ends."""
+    return FRAME_OVERHEAD_BYTES + int.from_bytes(content[3:7])
 
 
 def _expiry_ms(now_ms: int, ttl_ms: int) -> int:

@@ -37,8 +37,8 @@ _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x80, 0x40, 0x20
 """Bits of the first octet of the property flags. The first two properties are shortstrs."""
 
 
-def sole_text_id(content: bytes) -> bytes | None:
-    """Return the id of a message that has no other header, if it is a text; None: `chosen_headers` knows more.
+def first_text_id(content: bytes) -> bytes | None:
+    """Return the id of a message whose first header it is, if it is a text; None: `chosen_headers` knows more.
 
     Most messages with an id are like that, and this takes a third of the time.
     """
@@ -53,14 +53,12 @@ def sole_text_id(content: bytes) -> bytes | None:
     if not content.startswith(_ENTRY, at + 4):
         return None
     start = at + 4 + len(_ENTRY) + 4
-    size = int.from_bytes(content[start - 4 : start], "big")
-    is_sole = int.from_bytes(content[at : at + 4], "big") == len(_ENTRY) + 4 + size
-    return content[start : start + size] if is_sole else None
+    return content[start : start + int.from_bytes(content[start - 4 : start], "big")]
 
 
 def id_of(content: bytes) -> Id | None:
     """Return the id of a message; None: it has none. Numbers are equal by value, texts by their bytes."""
-    text = sole_text_id(content)
+    text = first_text_id(content)
     if text is not None:
         return text if len(text) <= DIGEST_BYTES else blake2b(text, digest_size=DIGEST_BYTES).digest()
     field = chosen_headers(content, _NAMES).get(ID_HEADER)

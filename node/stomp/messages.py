@@ -33,7 +33,7 @@ class Messages:
     def render(self, deliveries: Sequence[Delivery], subscriptions: dict[str, Subscription]) -> bytes:
         """Return the frames of deliveries, and note those that one ACK may settle with others."""
         parts: list[bytes] = []
-        for consumer, tag, exchange, routing_key, redelivered, properties, body in deliveries:
+        for consumer, tag, exchange, routing_key, redelivered, properties, body, _ in deliveries:
             subscription = subscriptions.get(consumer)
             if subscription is None:
                 continue

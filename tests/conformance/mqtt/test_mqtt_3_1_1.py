@@ -125,13 +125,16 @@ def test_amqps_clients_send_messages(mqtt: Connect, channel: Channel, name: Name
 
 
 def test_a_sessions_queues(mqtt: Connect, channel: Channel, name: Name) -> None:
-    """Both servers name and declare the queues alike, so policies and permissions hold for both."""
+    """Both servers name and declare the queues alike, so policies and permissions hold for both.
+
+    But for the queue of a session that ends with its connection: nothing of that outlives Fluffle's node.
+    """
     clean, kept = name("clean"), name("kept")
     mqtt(clean).subscribe((name("t"), 0), (name("u"), 1))
     mqtt(kept, clean=False).subscribe((name("u"), 1))
     for queue, durable, auto_delete, arguments in (
         (f"mqtt-subscription-{clean}qos0", False, True, {}),
-        (f"mqtt-subscription-{clean}qos1", True, True, {}),
+        (f"mqtt-subscription-{clean}qos1", is_rabbitmq(), True, {}),
         (f"mqtt-subscription-{kept}qos1", True, False, {"x-expires": Field("l", 86_400_000)}),
     ):
         channel.call(QueueDeclare, queue=queue, durable=durable, auto_delete=auto_delete, arguments=arguments)

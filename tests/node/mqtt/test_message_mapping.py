@@ -70,17 +70,17 @@ def test_an_interval_above_amqps_limit_is_none() -> None:
 
 
 def test_what_rabbitmqs_plugin_sets() -> None:
-    for qos in (0, 1):
+    for qos in (0, 1, 2):
         plain = plain_properties(qos)
         assert plain == amqp_properties(NO_PUBLISH, qos=qos, wall_ms=0)
         assert plain.headers == {"x-mqtt-publish-qos": Field("b", qos), "x-mqtt-dup": Field("t", False)}
-        assert plain.delivery_mode == qos + 1
+        assert plain.delivery_mode == (2 if qos else 1)
 
 
 def test_facts_of_a_message() -> None:
-    full = amqp_properties(NO_PUBLISH, qos=2, wall_ms=0, dup=True, retain=True, client="me", id_="id")
-    assert facts_of(full.headers) == Facts(2, True, True, b"me", b"id")
-    assert facts_of(plain_properties(0).headers) == Facts(0, False, False, None, None)
+    full = amqp_properties(NO_PUBLISH, qos=2, wall_ms=0, dup=True, retain=True, client="me")
+    assert facts_of(full.headers) == Facts(2, True, True, b"me")
+    assert facts_of(plain_properties(0).headers) == Facts(0, False, False, None)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_facts_of_a_message() -> None:
     [None, {}, {"x-mqtt-publish-qos": longstr("x")}, {"x-mqtt-publish-qos": Field("b", 3)}],
 )
 def test_messages_of_amqps_clients_count_as_qos_1(headers: dict[str, Field] | None) -> None:
-    assert facts_of(headers) == Facts(1, False, False, None, None)
+    assert facts_of(headers) == Facts(1, False, False, None)
 
 
 def test_headers_of_amqps_clients_become_user_properties_if_they_are_texts() -> None:
