@@ -149,6 +149,11 @@ class RemoteOutlet:
             deliver.run = raw
             tag += len(piece)
 
+    def deliver_runs(self, consumer: Consumer, runs: list[Run], now: float) -> None:
+        """Send the messages of several runs to the consumer's front end."""
+        for run in runs:
+            self.deliver(consumer, run, now)
+
     def block(self, consumer: Consumer) -> None:
         """Note that a consumer can take no messages now. One that lacks a grant asks its front end for it."""
         assert isinstance(consumer, RemoteConsumer)

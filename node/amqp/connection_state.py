@@ -12,6 +12,8 @@ depends on whether the connection was open yet (amqp-behaviour §1.3, §1.7). Th
 from enum import Enum, auto
 from typing import Final
 
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
 from node.amqp.methods import (
     ConnectionClose,
     ConnectionCloseOk,
@@ -79,3 +81,14 @@ ACCEPTED: Final[dict[ConnectionState, frozenset[type[Method]]]] = {
     ConnectionState.CLOSED: frozenset(),
 }
 """The methods on channel 0 that have an edge, by state."""
+
+
+def unexpected_method(method: Method, state: ConnectionState) -> ProtocolError:
+    """Return the error for a method that a connection may not receive in its state."""
+    word = "running" if state is ConnectionState.OPEN else "opening"
+    return ProtocolError(
+        ReplyCode.CHANNEL_ERROR,
+        f"unexpected method in connection state {word}",
+        method.class_id,
+        method.method_id,
+    )

@@ -63,3 +63,13 @@ _SOFT_ERRORS: Final = frozenset(
         ReplyCode.PRECONDITION_FAILED,
     }
 )
+
+
+CODES_WITHOUT_IDS: Final = frozenset(
+    {
+        ReplyCode.FRAME_ERROR,
+        ReplyCode.UNEXPECTED_FRAME,
+        ReplyCode.INTERNAL_ERROR,
+    }
+)
+"""Codes of frame errors, which name no method unless the error says so."""

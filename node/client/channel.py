@@ -17,12 +17,11 @@ from node.amqp.frames import method_frame
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.catalogue.access import Operation, check_resource, check_topic
-from node.catalogue.exchange_queues import is_exchange_queue
-from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
 from node.client.confirms import Confirms
 from node.client.counters import ChannelCounters
 from node.client.delivery_interception import InterceptedOutlet
+from node.client.exclusive import check_exclusive
 from node.client.giving_back import give_back
 from node.client.header_routes import HeaderRoutes
 from node.client.holding import held_or
@@ -137,22 +136,8 @@ class Channel:
         return queue
 
     def check_exclusive(self, record: QueueRecord, *, declared_exclusive: bool | None = None) -> None:
-        """Raise ProtocolError 405 if the queue is another connection's alone, 403 if it is the broker's.
-
-        declared_exclusive: at a declare, where the flag must be the same too (§3.7).
-        """
-        if is_exchange_queue(record.name):
-            where = resource("queue", record.name, record.vhost)
-            raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} belongs to an exchange")
-        is_owner = record.exclusive_owner is None or record.exclusive_owner == self.connection.id
-        is_same = declared_exclusive in (None, record.exclusive_owner is not None)
-        if not is_owner or not is_same:
-            raise ProtocolError(
-                ReplyCode.RESOURCE_LOCKED,
-                f"cannot obtain exclusive access to locked {resource('queue', record.name, record.vhost)}. "
-                "It could be originally declared on another connection or the exclusive property value "
-                "does not match that of the original declaration.",
-            )
+        """Raise ProtocolError if the client may not use the queue; see `node.client.exclusive.check_exclusive`."""
+        check_exclusive(record, self.connection.id, declared_exclusive)
 
     # --- publishing ---
 
@@ -384,6 +369,39 @@ class Channel:
         if self.vhost.tracer is not None:
             self.vhost.tracer.delivered(self, consumer.queue, run)
 
+    def deliver_runs(self, consumer: Consumer, runs: list[Run], now: float) -> None:
+        """Send the messages of several runs, as `deliver` does run by run; short runs cost less this way."""
+        if self.pairs is not None or self.vhost.tracer is not None:
+            for run in runs:
+                self.deliver(consumer, run, now)
+            return
+        number, frame_max_bytes, queue = self.number, self.connection.frame_max_bytes, consumer.queue
+        first = tag = self._next_tag
+        parts, pack = list[bytes](), _TAG.pack
+        for run in runs:
+            envelope, contents = run.envelope, run.contents
+            head, tail = deliver_frame(consumer, run, number)
+            if run.deliveries or envelope.channel != number or envelope.frame_max_bytes != frame_max_bytes:
+                contents = fitting(run, queue, number, frame_max_bytes)
+            for content in contents:
+                parts += (head, pack(tag), tail, content)
+                tag += 1
+            consumer.last_tag = tag - len(run.contents)
+            if run.deliveries:
+                self._counters.redeliver += len(run.contents)
+            if consumer.no_ack:
+                queue.consumed(run)
+            else:
+                queue.delivered(run)
+                self.unacked.add(Delivery(consumer.last_tag, run, queue, consumer, now))
+        self._next_tag = tag
+        if consumer.no_ack:
+            self._counters.deliver_no_ack += tag - first
+        else:
+            consumer.unacked += tag - first
+            self._limited_count += tag - first
+        self.connection.send_parts(parts, sum(map(len, parts[3::4])))
+
     def deliver_reply(self, requester: ReplyConsumer, envelope: Envelope, content: bytes) -> None:
         """Send a direct reply: its delivery tag is the next one and isn't used up (§4.12). It may be dropped."""
         if not self.connection.takes_replies:
@@ -579,16 +597,3 @@ class Channel:
         if self.consumers or self.unacked.count:
             self.broker.closing[self] = None
         return give_back(self)
-
-    def check_consumer_timeout(self, now: float) -> None:
-        """Raise ProtocolError if a delivery has been unacknowledged for too long (§4.10)."""
-        timeout_ms = self.broker.settings.consumer_timeout_ms
-        oldest = self.unacked.oldest
-        if timeout_ms is None or oldest is None or now - oldest.at < timeout_ms / 1000:
-            return
-        raise ProtocolError(
-            ReplyCode.PRECONDITION_FAILED,
-            f"delivery acknowledgement on channel {self.number} timed out. "
-            f"Timeout value used: {timeout_ms} ms. "
-            "This timeout value can be configured, see consumers doc guide to learn more",
-        )

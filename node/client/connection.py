@@ -5,19 +5,19 @@ the broker's timers. The shell that owns the socket follows `is_reading` and `is
 
     connection = Connection(broker, peer)      connection.receive_data(data, now)      connection.lost(now)
 
-`receive_data`, `on_publish` and `on_acks` are hot: called for each read, for each run of publishes and for each run of
-acks. A run has many messages; nothing here is called, or made, for each message. All else is called for single methods.
+`receive_data`, `on_publish`, `on_series`, `on_acks` are hot: called for each read, run, series, and run of acks.
+These have many messages; nothing here is called, or made, for each message. All else is called for single methods.
 Source: amqp-behaviour §1, §2.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
 
 from node.amqp.channel_state import ChannelState, Step, step
-from node.amqp.connection_state import ACCEPTED, LISTENING, ConnectionState
-from node.amqp.constants import FRAME_METHOD, ReplyCode
+from node.amqp.connection_state import ACCEPTED, LISTENING, ConnectionState, unexpected_method
+from node.amqp.constants import CODES_WITHOUT_IDS, FRAME_METHOD, ReplyCode
 from node.amqp.erlang import octets
 from node.amqp.errors import ProtocolError
 from node.amqp.method_codec import decode_method
@@ -37,11 +37,13 @@ from node.client.asking import Asking
 from node.client.base_connection import BaseConnection
 from node.client.channel import Channel
 from node.client.channel_methods import ChannelMethods
+from node.client.consumer_timeout import check_consumer_timeout
 from node.client.endpoint import ClientEndpoint
 from node.client.handshake import Handshake
 from node.client.host import ClientHost
 from node.client.publishing import Route, Routes, check_not_immediate
 from node.client.rights import Rights
+from node.client.series import Address, publish_series
 from node.override import override
 from node.queue.live_queue import Wait
 from node.scheduling.chores import Chore
@@ -267,6 +269,7 @@ class Connection(BaseConnection):
         """Publish a run of messages that share method frame and traits."""
         broker = self.broker
         route = self._routes.find(method_frame, broker.catalogue.version)
+        is_new = route is None
         try:
             if size > broker.settings.message_max_bytes:
                 self._refuse_size(channel, method_frame, size)
@@ -281,10 +284,26 @@ class Connection(BaseConnection):
                 route.channel.publish(route, traits, contents, size)
             else:
                 self._publish_in_pieces(channel, method_frame, route, traits, contents, size)
+            if is_new:
+                self._routes.note(method_frame, route)
             if broker.storage.is_congested:
                 self.throttle.hold()
         except ProtocolError as error:
             self.failed(error, channel, BasicPublish)
+        if self._clock() > self._share.ends_at:
+            self._share.stop()
+
+    def known_addresses(self, channel: int, traits: Traits, content_bytes: int) -> Mapping[bytes, Address]:
+        """Return the addresses that a series of such messages may have, by method frame; see `node.client.series`."""
+        return self._routes.known_addresses(self.channels.get(channel), traits, content_bytes)
+
+    def on_series(
+        self, channel: int, traits: Traits, addresses: list[Address], contents: list[bytes], size: int
+    ) -> None:
+        """Publish messages that share traits and size, each to its address."""
+        publish_series(self.channels[channel], addresses, contents, size)
+        if self.broker.storage.is_congested:
+            self.throttle.hold()
         if self._clock() > self._share.ends_at:
             self._share.stop()
 
@@ -398,7 +417,7 @@ class Connection(BaseConnection):
             return None
         method = decode_method(payload)
         if channel == 0:
-            raise _unexpected_method(method, self.state)
+            raise unexpected_method(method, self.state)
         if isinstance(method, BasicPublish):
             known = self.channels.get(channel)
             taken = step(known.state if known else None, type(method))
@@ -409,7 +428,7 @@ class Connection(BaseConnection):
         if type(method) not in ACCEPTED[self.state]:
             if self.state is ConnectionState.CLOSING:
                 return
-            raise _unexpected_method(method, self.state)
+            raise unexpected_method(method, self.state)
         match method:
             case ConnectionUpdateSecret():
                 self.broker.observer.secret_updated(self, method.reason)
@@ -428,7 +447,7 @@ class Connection(BaseConnection):
     def failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
         if self.state is ConnectionState.CLOSING:
             return
-        if method is not None and not error.class_id and error.code not in _WITHOUT_IDS:
+        if method is not None and not error.class_id and error.code not in CODES_WITHOUT_IDS:
             error.class_id, error.method_id = method.class_id, method.method_id
         channel = self.channels.get(number)
         if channel is not None and error.code.closes_channel_only and self.state is ConnectionState.OPEN:
@@ -491,11 +510,12 @@ class Connection(BaseConnection):
 
     def check_consumer_timeouts(self, now: float) -> None:
         """Close the channels with a delivery that has been unacknowledged for too long (§4.10)."""
+        timeout_ms = self.broker.settings.consumer_timeout_ms
         for channel in list(self.channels.values()):
             if channel.state is not ChannelState.OPEN:
                 continue
             try:
-                channel.check_consumer_timeout(now)
+                check_consumer_timeout(channel.number, channel.unacked.oldest, timeout_ms, now)
             except ProtocolError as error:
                 oldest = channel.unacked.oldest
                 tag = oldest.consumer.tag if oldest is not None and oldest.consumer is not None else ""
@@ -576,22 +596,3 @@ class Connection(BaseConnection):
 
 
 _ACK_PAYLOAD: Final = b"\x00\x3c\x00\x50" + bytes(9)
-
-_WITHOUT_IDS: Final = frozenset(
-    {
-        ReplyCode.FRAME_ERROR,
-        ReplyCode.UNEXPECTED_FRAME,
-        ReplyCode.INTERNAL_ERROR,
-    }
-)
-"""Codes of frame errors, which name no method unless the error says so."""
-
-
-def _unexpected_method(method: Method, state: ConnectionState) -> ProtocolError:
-    word = "running" if state is ConnectionState.OPEN else "opening"
-    return ProtocolError(
-        ReplyCode.CHANNEL_ERROR,
-        f"unexpected method in connection state {word}",
-        method.class_id,
-        method.method_id,
-    )

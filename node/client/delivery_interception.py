@@ -236,6 +236,11 @@ class InterceptedOutlet:
                 self._refused.append(tags)
                 self._go_on_later()
 
+    def deliver_runs(self, consumer: Consumer, runs: list[Run], now: float) -> None:
+        """Send the messages of several runs to the client as interceptors leave them."""
+        for run in runs:
+            self.deliver(consumer, run, now)
+
     def cancelled_by_server(self, consumer: Consumer) -> None:
         """Forget the consumer and tell the client: the queue is gone."""
         self.channel.cancelled_by_server(consumer)

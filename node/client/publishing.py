@@ -7,7 +7,7 @@ Source: amqp-behaviour §4.1; the numbers in comments are its steps.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
@@ -23,6 +23,7 @@ from node.client.header_routes import HeaderRoutes
 from node.client.holding import held_or
 from node.client.interception import AT_ONCE_MAX, InterceptedChannel, Publishing
 from node.client.reply_to import is_reply_name
+from node.client.series import Address
 from node.extension.interceptor import PublishTarget
 from node.queue.content import decode_content, encode_content
 from node.queue.intake import Targets
@@ -114,11 +115,16 @@ class Route:
         self.envelope: Envelope | None = None
 
 
+_NO_ADDRESSES: Final[Mapping[bytes, Address]] = {}
+
+
 class Routes:
     """The routes that a connection remembers, by the whole method frame of the publish."""
 
     def __init__(self) -> None:
         self._routes: dict[bytes, Route] = {}
+        self._addresses: dict[tuple[int, bool], dict[bytes, Address]] = {}
+        """The addresses of routes that series may have, by channel and by whether messages are persistent."""
         self._targets: dict[str, Target] = {}
         self._version = -1
 
@@ -131,8 +137,7 @@ class Routes:
     def renew(self, version: int) -> None:
         """Forget the routes that were opened under another version of the catalogue, which may keep deleted queues."""
         if version != self._version:
-            self._routes.clear()
-            self._targets.clear()
+            self.forget()
             self._version = version
 
     def allow(self, channel: "Channel", exchange: str) -> None:
@@ -142,8 +147,33 @@ class Routes:
 
     def forget(self) -> None:
         """Forget all routes and exchanges, as the rights that allowed them have to be asked for again."""
-        self._routes.clear()
+        self.clear()
         self._targets.clear()
+
+    def known_addresses(
+        self, channel: "Channel | None", traits: Traits, content_bytes: int
+    ) -> Mapping[bytes, Address]:
+        """Return the addresses that a series of a channel may have, by their method frames.
+
+        content_bytes: of each content; those that go to the message store are published one by one.
+        """
+        if channel is None or (traits is not TRANSIENT and traits is not PERSISTENT):
+            return _NO_ADDRESSES
+        looks_at_each = channel.pairs is not None or channel.vhost.tracer is not None
+        if looks_at_each or channel.transaction is not None or channel.connection.spreading.is_on:
+            return _NO_ADDRESSES
+        broker = channel.broker
+        if content_bytes >= min(broker.storage.embed_max_bytes, broker.settings.message_max_bytes):
+            return _NO_ADDRESSES
+        self.renew(broker.catalogue.version)
+        return self._addresses.get((channel.number, traits is PERSISTENT), _NO_ADDRESSES)
+
+    def note(self, method_frame: bytes, route: Route) -> None:
+        """Note the address of a route that was just published along for the first time, if series may have it."""
+        address = _address_of(route)
+        if address is not None and method_frame in self._routes:
+            key = address.envelope.channel, address.envelope.persistent
+            self._addresses.setdefault(key, {})[method_frame] = address
 
     def open(self, channel: "Channel", publish: BasicPublish, method_frame: bytes) -> Route:
         """Open a route and remember it; see `open_route`."""
@@ -151,7 +181,7 @@ class Routes:
         if channel.broker.interceptors:
             _intercept(route, channel)
         if len(self._routes) >= ROUTES_MAX:
-            self._routes.clear()
+            self.clear()
         self._routes[method_frame] = route
         return route
 
@@ -161,6 +191,20 @@ class Routes:
     def clear(self) -> None:
         """Forget all routes, as a channel was closed: each route belongs to a channel."""
         self._routes.clear()
+        self._addresses.clear()
+
+
+def _address_of(route: Route) -> Address | None:
+    """Return the address of a route that was just published along; None: it is not for series."""
+    targets, envelope = route.targets, route.envelope
+    if envelope is None or (route.traits is not TRANSIENT and route.traits is not PERSISTENT):
+        return None
+    if route.looks_at_each or route.at_once_max <= _RULED_AT_ONCE:  # also for interceptors
+        return None
+    if targets.count != 1 or targets.leaves_node or targets.is_history_only:
+        return None
+    (queue,) = targets.near
+    return Address(envelope, queue, route.counters)
 
 
 def _intercept(route: Route, channel: "Channel") -> None:

@@ -17,6 +17,9 @@ from node.queue.run import NEVER, Batch, Run, bytes_of
 RUN_MAX: Final = 4096
 """The most messages to which a run grows, so that a partly consumed run keeps little in memory."""
 
+RUNS_TAKEN_MAX: Final = 256
+"""The most runs that are taken at once: delivering so many short ones takes less than a millisecond."""
+
 
 class Backlog:
     """Runs of ready messages. `count` messages, `body_bytes` of bodies."""
@@ -127,6 +130,30 @@ class Backlog:
                 self._drop_taken()
         self.count -= len(taken.contents)
         self.body_bytes -= taken.body_bytes
+        return taken
+
+    def take_runs(self, limit: int) -> list[Run]:
+        """Remove and return runs from the head that have up to `limit` (at least 1) messages together.
+
+        They are at most `RUNS_TAKEN_MAX`. Only the first one may be a part of a run.
+        """
+        runs = self._runs
+        if limit >= self.count and not self._at and len(runs) <= RUNS_TAKEN_MAX:
+            taken = list(runs)
+            self.clear()
+            return taken
+        taken = [self.take(limit)]
+        limit -= len(taken[0].contents)
+        count = 0
+        while runs and not self._at and len(taken) < RUNS_TAKEN_MAX:
+            run = runs[0]
+            added = len(run.contents)
+            if count + added > limit:
+                break
+            taken.append(runs.popleft())
+            count += added
+            self.body_bytes -= run.size * added if run.size != MIXED_SIZES else run.body_bytes
+        self.count -= count
         return taken
 
     def _drop_taken(self) -> None:

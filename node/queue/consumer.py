@@ -26,6 +26,9 @@ UNLIMITED: Final = 1 << 62
 RUN_COST: Final = 10
 """The cost to deliver a run beside its messages, in messages."""
 
+NEXT_RUN_COST: Final = 2
+"""The same for further runs that go to a consumer together with the first one."""
+
 PUMPED_MAX: Final = 8192
 """The cost at which `Consumers.dispatch` stops for a turn, some 4 ms: the rest is delivered in the next turn."""
 
@@ -54,6 +57,9 @@ class Ready(Protocol):
     def take(self, limit: int) -> Run:
         """Remove and return up to `limit` messages from the head."""
 
+    def take_runs(self, limit: int) -> list[Run]:
+        """Remove and return runs from the head that have up to `limit` messages together."""
+
 
 class Outlet(Protocol):
     """The channel of a consumer, as the queue sees it."""
@@ -66,6 +72,9 @@ class Outlet(Protocol):
 
     def deliver(self, consumer: "Consumer", run: Run, now: float) -> None:
         """Send messages to the client."""
+
+    def deliver_runs(self, consumer: "Consumer", runs: list[Run], now: float) -> None:
+        """Send the messages of several runs to the client."""
 
     def block(self, consumer: "Consumer") -> None:
         """Note that the consumer was left out for want of credit or room.
@@ -286,11 +295,16 @@ class Consumers:
         while limit and backlog.at_hand and (expired_by is None or backlog.head_expiry > expired_by):
             if cost >= cost_max:
                 break
-            run = backlog.take(limit)
-            count = len(run.contents)
+            # Messages of several runs may expire at different times.
+            runs = backlog.take_runs(limit) if expired_by is None else [backlog.take(limit)]
+            if len(runs) == 1:
+                count = len(runs[0].contents)
+                consumer.channel.deliver(consumer, runs[0], now)
+            else:
+                count = sum(map(len, runs))
+                consumer.channel.deliver_runs(consumer, runs, now)
             limit -= count
-            cost += RUN_COST + count
-            consumer.channel.deliver(consumer, run, now)
+            cost += RUN_COST + NEXT_RUN_COST * (len(runs) - 1) + count
         return cost
 
     def _serve_next(self, level: deque[Consumer], backlog: Ready, now: float) -> None:

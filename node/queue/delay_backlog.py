@@ -221,6 +221,10 @@ class DelayBacklog:
         self._body_bytes -= run.body_bytes
         return run
 
+    def take_runs(self, limit: int) -> list[Run]:
+        """Remove and return the messages that `take` does."""
+        return [self.take(limit)]
+
     def _head(self) -> Run | None:
         """Return the run that is due first, unless it is on disk."""
         while (due := self._near.head) is not None:

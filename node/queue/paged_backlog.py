@@ -41,7 +41,6 @@ ABSENT_MAX: Final = 1024
 KEPT_BYTES: Final = 256 * 1024
 """The bytes of bodies that paging leaves in q4, so that a new consumer is served at once."""
 
-
 _NO_RUNS: Final = Backlog()
 _NO_ENTRIES: Final[deque[Absent]] = deque()
 _NO_PAGES: Final[deque[Page]] = deque()
@@ -123,8 +122,7 @@ class PagedBacklog:
         self.is_paged = is_paged
         """True if there may be messages outside q4."""
         self.tail = self._q1 if is_paged else self._q4
-        """The sub-queue at whose end new messages are appended. A queue appends there without another call, for each
-        run."""
+        """The sub-queue to whose end a queue appends new messages, without another call for each run."""
 
     # --- figures ---
 
@@ -172,6 +170,12 @@ class PagedBacklog:
         if last > self._taken_to:
             self._taken_to = last
         return run
+
+    def take_runs(self, limit: int) -> list[Run]:
+        """Remove and return runs at hand, as `Backlog.take_runs`."""
+        runs = self._q4.take_runs(limit)
+        self._taken_to = max(self._taken_to, runs[-1].seqs[-1])
+        return runs
 
     def take_number(self, number: int, limit: int = 1) -> Run | None:
         """Remove and return messages at hand from this number on, as `Backlog.take_number`."""

@@ -122,6 +122,12 @@ class PriorityBacklog:
         assert top is not None
         return top.take(limit)
 
+    def take_runs(self, limit: int) -> list[Run]:
+        """Remove and return runs at hand of the highest level, as `Backlog.take_runs`."""
+        top = self._top
+        assert top is not None
+        return top.take_runs(limit)
+
     def put_back(self, run: Run) -> None:
         """Return messages to their place in their level."""
         self._level(run.envelope.priority).put_back(run)

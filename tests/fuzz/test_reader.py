@@ -36,14 +36,18 @@ channel = st.sampled_from(CHANNELS)
 
 @st.composite
 def publishes(draw: st.DrawFn) -> list[bytes]:
-    """The frames of some publishes on one channel: alike, so that they make runs, or with bodies cut at will."""
+    """The frames of some publishes on one channel: alike, so that they make runs, with keys in turn, so that they make
+    series, or with bodies cut at will."""
     number = draw(channel)
     frames = []
-    head = method_frame(number, BasicPublish(routing_key=draw(st.sampled_from(["", "q", "kk"]))))
+    heads = [
+        method_frame(number, BasicPublish(routing_key=key))
+        for key in draw(st.lists(st.sampled_from(["", "q", "kk"]), min_size=1, max_size=3))
+    ]
     props = draw(properties)
     body = draw(st.binary(max_size=8) | st.binary(min_size=FRAME_MAX - 9, max_size=CONTENT_MAX + 5))
-    for _ in range(draw(st.integers(1, 4))):
-        frames += [head, frame(2, number, content_header(len(body), props))]
+    for index in range(draw(st.integers(1, 6))):
+        frames += [heads[index % len(heads)], frame(2, number, content_header(len(body), props))]
         sizes = draw(st.just([]) | st.lists(st.integers(0, 20), max_size=4))
         for piece in _cut(body, sizes):
             frames += [frame(3, number, part) for part in _cut(piece, [FRAME_MAX])]

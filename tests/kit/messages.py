@@ -131,6 +131,10 @@ class FakeOutlet:
             self.unacked += len(run)
             consumer.queue.delivered(run)
 
+    def deliver_runs(self, consumer: Consumer, runs: list[Run], now: float) -> None:
+        for run in runs:
+            self.deliver(consumer, run, now)
+
     def block(self, consumer: Consumer) -> None:
         self.blocked.append(consumer)
 

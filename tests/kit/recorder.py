@@ -1,6 +1,6 @@
 """A sink that records the calls of the reader, run by run or message by message."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -83,6 +83,10 @@ class Recorder:
         self.events: list[Event] = []
         self.runs: list[int] = []
         self.asked: list[int] = []
+        self.known: dict[tuple[int, Traits], dict[bytes, bytes]] = {}
+        """The method frames that may be in a series, by channel and traits."""
+        self.series: list[int] = []
+        """The lengths of the series."""
         self.closed = frozenset(closed)
         self.pauses = pauses
         self.reader = FrameReader(self, frame_max_bytes=frame_max, content_max_bytes=content_max)
@@ -127,10 +131,24 @@ class Recorder:
         self.reader.paused = self.reader.paused or self.pauses
         if channel in self.closed:
             return
+        self.known.setdefault((channel, traits), {})[method_frame] = method_frame
         for content in contents:
             own_size = body_size(content)
             assert size in (MIXED_SIZES, own_size), "the run's size isn't that of each"
             self.events.append(Publish(channel, method_frame, traits, content, own_size))
+
+    def known_addresses(self, channel: int, traits: Traits, content_bytes: int) -> Mapping[bytes, bytes]:
+        return self.known.get((channel, traits), {})
+
+    def on_series(
+        self, channel: int, traits: Traits, addresses: list[bytes], contents: list[bytes], size: int
+    ) -> None:
+        self.series.append(len(contents))
+        self.reader.paused = self.reader.paused or self.pauses
+        for address, content in zip(addresses, contents, strict=True):
+            assert body_size(content) == size
+            assert channel == int.from_bytes(content[1:3]) == int.from_bytes(address[1:3])
+            self.events.append(Publish(channel, address, traits, content, size))
 
     def on_acks(self, channel: int, first: int, last: int) -> None:
         assert first <= last
@@ -155,12 +173,12 @@ def publish(
     body: bytes = b"body",
     properties: Properties | None = None,
     frame_max: int = 4096,
+    exchange: str = "",
 ) -> bytes:
     """Return the frames of a whole publish."""
     header = content_header(len(body), properties or Properties())
-    return method_frame(channel, BasicPublish(routing_key=key)) + content_frames(
-        channel, header, body, frame_max
-    )
+    method = method_frame(channel, BasicPublish(exchange=exchange, routing_key=key))
+    return method + content_frames(channel, header, body, frame_max)
 
 
 def ack(channel: int, tag: int, *, multiple: bool = False) -> bytes:

@@ -55,6 +55,48 @@ def test_publishes_with_the_same_method_are_one_run() -> None:
     assert bodies(recorder) == [body(b"one"), body(b"two"), body(b"six")]
 
 
+def keys_in_turn(*keys: str) -> bytes:
+    return b"".join(publish(key=key, body=b"%04d" % number) for number, key in enumerate(keys))
+
+
+def test_publishes_with_keys_in_turn_are_a_series_once_their_keys_are_known() -> None:
+    recorder = read(keys_in_turn("a", "bb", "c"), keys_in_turn("a", "bb", "c", "a", "bb"))
+    assert recorder.runs == [1, 1, 1, 1]
+    assert recorder.series == [4]
+    keys = [event.method_frame for event in recorder.events if isinstance(event, Publish)]
+    in_turn = ["a", "bb", "c", "a", "bb", "c", "a", "bb"]
+    assert keys == [method_frame(1, BasicPublish(routing_key=key)) for key in in_turn]
+
+
+def test_a_series_ends_before_a_key_that_is_not_known() -> None:
+    recorder = read(keys_in_turn("a", "b"), keys_in_turn("a", "b", "a", "new", "b", "a", "b"))
+    assert recorder.series == [2, 3]
+    assert bodies(recorder)[2:] == [body(b"%04d" % number) for number in range(7)]
+
+
+def test_a_series_has_one_size_and_one_set_of_properties() -> None:
+    other = publish(key="b", body=b"longer") + publish(key="a", body=b"2") + publish(key="b", body=b"3")
+    recorder = read(keys_in_turn("a", "b"), keys_in_turn("a", "b", "a") + other)
+    assert recorder.series == [2, 1]
+    persistent = b"".join(publish(key=key, properties=Properties(delivery_mode=2)) for key in "abab")
+    assert read(keys_in_turn("a", "b"), persistent).series == [2]
+
+
+def test_a_long_run_is_no_series() -> None:
+    recorder = read(keys_in_turn("a", "b"), keys_in_turn(*"aaaaaabbbbbb"))
+    assert recorder.series == []
+    assert recorder.runs == [1, 1, 6, 6]
+
+
+def test_a_series_ends_where_a_frame_does_not() -> None:
+    damaged = bytearray(keys_in_turn("a", "b", "a", "b"))
+    damaged[-1] = 0
+    recorder = read(keys_in_turn("a", "b"), bytes(damaged))
+    assert recorder.series == [2]
+    assert isinstance(recorder.events[-1], Fault)
+    assert recorder.events[-1].code == ReplyCode.FRAME_ERROR
+
+
 def test_a_publish_is_handed_on_with_its_method_frame_and_traits() -> None:
     recorder = read(publish(2, "k", b"x", Properties(delivery_mode=2)))
     assert recorder.events == [
@@ -84,7 +126,7 @@ def test_bodies_of_different_size_share_a_run() -> None:
 )
 def test_what_differs_is_a_run_of_its_own(other: bytes) -> None:
     recorder = read(publish() + publish() + other + other + publish())
-    assert recorder.runs == [2, 2, 1]
+    assert [*recorder.runs, *recorder.series] == [2, 2, 1]
 
 
 def test_properties_that_mean_nothing_to_a_broker_do_not_part_a_run() -> None:
