@@ -18,6 +18,7 @@ ROOTS: Final = ("node", "cluster", "spark_ops")
 LAYERS: Final = {
     "node.operations": (),
     "node.amqp": (),
+    "node.amqp_client": ("node.amqp",),
     "node.scheduling": ("node.amqp",),
     "node.catalogue": ("node.amqp",),
     "node.extension": ("node.amqp", "node.catalogue"),
@@ -75,6 +76,7 @@ LAYERS: Final = {
     "cluster.transport": ("node.log", "cluster.times"),
     "node.io": (
         "node.amqp",
+        "node.amqp_client",
         "node.scheduling",
         "node.catalogue",
         "node.extension",
@@ -245,6 +247,7 @@ A broker and spark_ops share files and HTTP, no code.
 PURE: Final = (
     "node.operations",
     "node.amqp",
+    "node.amqp_client",
     "node.scheduling",
     "node.catalogue",
     "node.extension",

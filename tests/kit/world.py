@@ -285,6 +285,12 @@ class Client:
             del self.world.clients[self.connection]
             self.connection.lost(self.world.now)
 
+    def take_raw(self) -> bytes:
+        """Return the bytes received since the last call, for a client that reads them itself."""
+        self.world.settle()
+        raw, self._raw = self._raw, b""
+        return raw
+
     def received(self) -> list[Received]:
         """Return everything received since the last call."""
         self.world.settle()
