@@ -107,6 +107,16 @@ class ClientConnection:
         """Note that the socket has ended.   text: the reason, which the owner is told."""
         self._end(events.Closed(0, text, self.phase is Phase.CLOSING, self.phase))
 
+    def refuse(self, code: int, text: str) -> None:
+        """Note that a login was refused which needed no handshake."""
+        phase = Phase.OPENING if code == int(ReplyCode.NOT_ALLOWED) else Phase.AUTHENTICATING
+        self._end(events.Closed(code, text, phase=phase))
+
+    @property
+    def client_properties(self) -> Table:
+        """The client properties."""
+        return self._settings.properties
+
     def take_events(self) -> list[Event]:
         """Return what has happened since the last call, in its order."""
         taken, self._events = self._events, []

@@ -79,6 +79,24 @@ class AmqpClient(asyncio.Protocol):
         else:
             self._loop.call_soon(self._give_up, "a URI without a host needs a node")
 
+    def join(self, transport: asyncio.Transport, handshake: bytes) -> None:
+        """Go on as a client whose login is done: what connects to the node itself needs none.
+
+        handshake: the broker's half, which the core is to see.
+        """
+        if self._is_over:
+            transport.abort()
+            return
+        self._transport = transport
+        self.core.receive_data(handshake, self._loop.time())
+        self.core.take_output()
+        self._look()
+
+    def refused(self, code: int, text: str) -> None:
+        """End as a client whose login was refused, in a dial of the node itself."""
+        self.core.refuse(code, text)
+        self._look()
+
     def pause_reading(self) -> None:
         """Read nothing more: the broker's deliveries wait in the system's buffers."""
         if not self.core.is_reading_held:
