@@ -80,6 +80,7 @@ async def import_definitions(
             node=admin.config.node_name,
             skips_unsupported=skips_unsupported,
             exchange_types=admin.catalogue.plugins.exchange_types,
+            plugins=admin.catalogue.plugins.by_name,
         )
         found = await in_slices(steps)
         check_references(found, admin.catalogue)

@@ -3,6 +3,7 @@
 Source: management §1.10; what RabbitMQ 3.10.8 answers.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from node.admin.admin import Admin, AdminError, check_name
@@ -41,17 +42,23 @@ def list_global_parameters(admin: Admin) -> list[Row]:
 async def set_parameter(admin: Admin, vhost: str, component: str, name: str, value: Json) -> bool:
     """Set a parameter of a vhost, operator policies among them; True: it is new. Raises: AdminError."""
     existing(admin, vhost)
-    is_new = await admin.submit(parameter_command(vhost, component, name, value))
+    plugins = admin.catalogue.plugins.by_name
+    is_new = await admin.submit(parameter_command(vhost, component, name, value, plugins))
     admin.logger.info(log_admin.parameter_set(component, name, vhost))
     return is_new
 
 
-def parameter_command(vhost: str, component: str, name: str, value: Json) -> SetParameter:
-    """Return the command that sets a parameter, after checking it. Raises: AdminError."""
+def parameter_command(
+    vhost: str, component: str, name: str, value: Json, plugins: Collection[str] | None = None
+) -> SetParameter:
+    """Return the command that sets a parameter, after checking it.   plugins: as `validate_parameter`.
+
+    Raises: AdminError.
+    """
     check_name(name, "parameter")
     if component == POLICY:
         raise AdminError("invalid", NO_POLICIES)
-    problem = validate_parameter(component, name, value)
+    problem = validate_parameter(component, name, value, plugins)
     if problem is not None:
         raise invalid(problem)
     return SetParameter(vhost, component, name, value)

@@ -4,6 +4,7 @@ Source: management §1.10; what RabbitMQ 3.10.8 answers.
 """
 
 import json
+from collections.abc import Collection
 from typing import cast, get_args
 
 from node.admin.admin import Admin, AdminError, check_name
@@ -55,6 +56,7 @@ async def set_policy(
         priority=priority,
         apply_to=apply_to,
         is_operator=is_operator,
+        plugins=admin.catalogue.plugins.by_name,
     )
     await put_holding(admin, vhost, command.definition)
     is_new = await admin.submit(command)
@@ -79,11 +81,12 @@ def policy_command(
     priority: Json = 0,
     apply_to: Json = "all",
     is_operator: bool = False,
+    plugins: Collection[str] | None = None,
 ) -> SetPolicy:
-    """Return the command that sets a policy, after checking it. Raises: AdminError."""
+    """Return the command that sets a policy, after checking it.   plugins: as `validate_policy`. Raises: AdminError."""
     check_name(name, "policy")
     value: Json = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
-    problem = validate_policy(name, value, operator=is_operator)
+    problem = validate_policy(name, value, operator=is_operator, plugins=plugins)
     if problem is not None:
         raise invalid(problem)
     assert isinstance(pattern, str)

@@ -5,8 +5,10 @@ plug-ins that Fluffle does not have are unknown. Global parameters are not check
 and value.
 """
 
+from collections.abc import Collection
 from typing import Final
 
+from node.catalogue.components import find_component
 from node.catalogue.parameter_validation import check_integer, check_object
 from node.catalogue.policy_validation import validate_policy
 from node.catalogue.records import Json
@@ -20,12 +22,20 @@ VHOST_LIMITS_NAME: Final = "limits"
 """The global parameter with the name of the cluster."""
 
 
-def validate_parameter(component: str, name: str, value: Json) -> str | None:
-    """Return the problems with a parameter of a vhost, a line for each, or None."""
+def validate_parameter(
+    component: str, name: str, value: Json, plugins: Collection[str] | None = None
+) -> str | None:
+    """Return the problems with a parameter of a vhost, a line for each, or None.
+
+    plugins: the enabled ones; None: whichever are, as the catalogue keeps what was set before.
+    """
     if component == POLICY:
         return "policies may not be set using this method"
     if component == OPERATOR_POLICY:
         return validate_policy(name, value, operator=True)
+    of_plugin = find_component(component, plugins)
+    if of_plugin is not None:
+        return "\n".join(of_plugin.validate(name, value)) or None
     if component != VHOST_LIMITS:
         return f"component {component} not found"
     if name != VHOST_LIMITS_NAME:

@@ -5,10 +5,12 @@ rabbit_mirror_queue_misc.erl and rabbit_queue_location_validator.erl v3.10.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final, TypeAlias
 
 from node.catalogue.arguments import HEADER_NAME_MAX
+from node.catalogue.components import PLUGIN_POLICY_KEYS, policy_keys, policy_problem
 from node.catalogue.delayed import DELAY_MAX_MS
 from node.catalogue.holding import is_header_name
 from node.catalogue.parameter_validation import (
@@ -28,17 +30,20 @@ _Rule: TypeAlias = tuple[Callable[[Json], bool], str]
 """A predicate for a value, and the text that follows the value when it is false."""
 
 
-def validate_policy(name: str, value: Json, *, operator: bool) -> str | None:
+def validate_policy(
+    name: str, value: Json, *, operator: bool, plugins: Collection[str] | None = None
+) -> str | None:
     """Return the problems with a policy, a line for each, or None.
 
     value: an object with `pattern`, `definition`, `priority` and perhaps `apply-to`.
+    plugins: the enabled ones, whose keys may be there; None: those of all.
     The reason for a bad pattern is Python's, not PCRE's; the words around it are RabbitMQ's.
     """
     checks = {
         "priority": check_number,
         "pattern": check_pattern,
         "apply-to": _check_apply_to,
-        "definition": _check_operator_definition if operator else _check_definition,
+        "definition": _check_operator_definition if operator else partial(_check_definition, plugins),
     }
     problems = check_object(name, value, checks, mandatory=("priority", "pattern", "definition"))
     return "\n".join(problems) or None
@@ -55,14 +60,17 @@ def _check_operator_definition(name: str, value: Json) -> list[str]:
     return _check_keys(value, {key: _RULES[key] for key in SMALLEST_WINS})
 
 
-def _check_definition(name: str, value: Json) -> list[str]:
+def _check_definition(plugins: Collection[str] | None, name: str, value: Json) -> list[str]:
     if not isinstance(value, dict):
         return _check_keys(value, {})
     mirroring = {key: found for key, found in value.items() if key in _MIRRORING_KEYS}
     problem = _mirroring_problem(mirroring) if mirroring else None
+    of_plugins = dict.fromkeys(policy_keys(plugins), _ANYTHING)
+    if problem is None and not of_plugins.keys().isdisjoint(value):
+        problem = policy_problem(value)
     if problem is not None:
         return [problem]
-    return _check_keys(value, {**_RULES, **dict.fromkeys(_MIRRORING_KEYS, _ANYTHING)})
+    return _check_keys(value, {**_RULES, **dict.fromkeys(_MIRRORING_KEYS, _ANYTHING), **of_plugins})
 
 
 def _check_keys(value: Json, rules: Mapping[str, _Rule]) -> list[str]:
@@ -177,8 +185,8 @@ _MIRRORING_KEYS: Final = (
     "ha-confirm",
     "ha-slow-mirror",
 )
-POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS})
-"""The keys that a policy's definition may have. `hold-until-header`, `ha-confirm`, `ha-slow-mirror`, `group-header` and
+POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS, *PLUGIN_POLICY_KEYS})
+"""The keys that a policy's definition may have, those of plug-ins among them. `hold-until-header`, `ha-confirm`, `ha-slow-mirror`, `group-header` and
 `message-deduplication` are Fluffle's own.
 """
 

@@ -23,6 +23,7 @@ from node.catalogue.commands import (
     SetPolicy,
     SetTopicPermission,
 )
+from node.catalogue.components import PLUGIN_POLICY_KEYS, policy_keys
 from node.catalogue.exchange_queues import check_exchange_arguments
 from node.catalogue.names import RESERVED_PREFIX
 from node.catalogue.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
@@ -97,10 +98,16 @@ def read(
     node: str = "",
     skips_unsupported: bool = False,
     exchange_types: Collection[str] = EXCHANGE_TYPES,
+    plugins: Collection[str] = (),
 ) -> Definitions:
     """Read a document at once: see `read_steps`."""
     steps = read_steps(
-        document, vhost=vhost, node=node, skips_unsupported=skips_unsupported, exchange_types=exchange_types
+        document,
+        vhost=vhost,
+        node=node,
+        skips_unsupported=skips_unsupported,
+        exchange_types=exchange_types,
+        plugins=plugins,
     )
     return finish(steps)
 
@@ -112,16 +119,19 @@ def read_steps(
     node: str = "",
     skips_unsupported: bool = False,
     exchange_types: Collection[str] = EXCHANGE_TYPES,
+    plugins: Collection[str] = (),
 ) -> Generator[None, None, Definitions]:
     """Read a document. Raises: DefinitionsInvalid, which names all faulty items.
 
     vhost: the one that all of it is for, whatever it says itself: users, vhosts and the like are left out then.
     node: the name of this node, for one text.   skips_unsupported: leave out what this broker does not have.
-    exchange_types: those that it has, the ones of plug-ins included.
+    exchange_types: those that it has, the ones of plug-ins included.   plugins: the enabled ones.
     """
     found = Definitions()
     version = document.get("rabbitmq_version") or document.get("rabbit_version") or ""
-    reader = _Reader(found, vhost, str(version), node, exchange_types, skips_unsupported=skips_unsupported)
+    reader = _Reader(
+        found, vhost, str(version), node, exchange_types, plugins, skips_unsupported=skips_unsupported
+    )
     problems: list[tuple[str, DefinitionsInvalid]] = []
     count = 0
     for section, take in reader.sections().items():
@@ -215,10 +225,13 @@ class _Reader:
         version: str,
         node: str,
         exchange_types: Collection[str],
+        plugins: Collection[str],
         *,
         skips_unsupported: bool,
     ) -> None:
         self._exchange_types = exchange_types
+        self._plugins = plugins
+        self._policy_keys = POLICY_KEYS.difference(PLUGIN_POLICY_KEYS).union(policy_keys(plugins))
         self._found = found
         self._skips_unsupported = skips_unsupported
         self._only_vhost = vhost
@@ -303,10 +316,10 @@ class _Reader:
             "apply-to": item.get("apply-to", "all"),
         }
         self._leave_out_keys(value, item)
-        problem = validate_policy(policy, value, operator=False)
+        problem = validate_policy(policy, value, operator=False, plugins=self._plugins)
         if problem is not None:
             text = f"Validation failed\n\n{problem}\n ({vhost}/{policy})"
-            raise (Unsupported if _is_newer(value) else DefinitionsInvalid)(text)
+            raise (Unsupported if self._is_newer(value) else DefinitionsInvalid)(text)
         command = SetPolicy(
             vhost,
             policy,
@@ -322,11 +335,18 @@ class _Reader:
         definition = value["definition"]
         if not self._skips_unsupported or not isinstance(definition, dict):
             return
-        known = {key: found for key, found in definition.items() if key in POLICY_KEYS}
+        known = {key: found for key, found in definition.items() if key in self._policy_keys}
         if known and len(known) < len(definition):
             unknown = ", ".join(sorted(definition.keys() - known.keys()))
             self._found.left_out.append(f"{unknown} of policies {shown(item)}")
             value["definition"] = known
+
+    def _is_newer(self, policy: Mapping[str, Json]) -> bool:
+        """True if it has targets or keys that this broker does not know, as RabbitMQ or a plug-in of it may."""
+        definition = policy["definition"]
+        return policy["apply-to"] in _NEWER_TARGETS or (
+            isinstance(definition, dict) and not definition.keys() <= self._policy_keys
+        )
 
     def _parameter(self, item: Item) -> None:
         vhost, component = self._vhost_of(item, "parameter"), text(item, "component", "parameter")
@@ -341,7 +361,8 @@ class _Reader:
                 value = {**value, "definition": plain_object(value["definition"])}
         elif component == VHOST_LIMITS and value != []:
             value = plain_object(value)
-        problem = validate_parameter(component, parameter, value)
+        check_depth(value)
+        problem = validate_parameter(component, parameter, value, self._plugins)
         if problem is not None:
             is_ours = component in (VHOST_LIMITS, OPERATOR_POLICY)
             raise (DefinitionsInvalid if is_ours else Unsupported)(
@@ -420,14 +441,6 @@ class _Reader:
 
     def _vhost_of(self, item: Item, noun: str) -> str:
         return text(item, "vhost", noun) if self._only_vhost is None else self._only_vhost
-
-
-def _is_newer(policy: Mapping[str, Json]) -> bool:
-    """True if a policy has targets or keys that this broker does not know, as RabbitMQ or a plug-in of it may."""
-    definition = policy["definition"]
-    return policy["apply-to"] in _NEWER_TARGETS or (
-        isinstance(definition, dict) and not definition.keys() <= POLICY_KEYS
-    )
 
 
 _NEWER_TARGETS: Final = ("classic_queues", "quorum_queues", "streams")
