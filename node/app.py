@@ -29,7 +29,7 @@ from node.client.settings import BrokerSettings
 from node.config.auth import INTERNAL
 from node.config.config import AuthOptions, Config
 from node.config.file import ConfigError
-from node.config.plugins import EVENTS, FOR_ALL_NODES, PLUGINS
+from node.config.plugins import EVENTS, FOR_ALL_NODES, PLUGINS, with_needed
 from node.io.interceptor_plugins import InterceptorPlugins
 from node.io.log_exchange import LogExchange
 from node.io.log_observer import LogObserver
@@ -37,6 +37,7 @@ from node.io.mirroring_events import MirroringEvents
 from node.io.persistence import Persistence
 from node.io.plugin_listeners import OpenListener, PluginListeners
 from node.io.plugin_packages import load_plugin
+from node.io.plugin_services import PluginServices
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
 from node.io.server import Listener, Server
@@ -118,6 +119,8 @@ class Node:
         self._logger = logger or category_logger()
         self._auth_backends: AuthBackends | None = None
         self._plugin_listeners: PluginListeners | None = None
+        self.services: PluginServices | None = None
+        """The services of plug-ins; None until the node serves clients."""
         self.broker: Broker
         """The broker; it exists from `start` on."""
         self.listeners: list[tuple[str, int]] = []
@@ -187,6 +190,7 @@ class Node:
                 self._plugin_listeners_changed,
             )
             await self._plugin_listeners.accept()
+            self.services = PluginServices(self.broker, self.config)
         except BaseException:
             await self.stop()
             raise
@@ -196,6 +200,8 @@ class Node:
     async def stop(self) -> bool:
         """Accept no more clients, close all connections (320), write what is left. Returns True if that is on disk."""
         self.guard.stop()
+        if self.services is not None:
+            self.services.stop()
         if self._log_exchange is not None:
             self._log_exchange.stop()
         if self._plugin_listeners is not None:
@@ -295,8 +301,11 @@ class Node:
 
         A name without a plug-in has no effect: the file may be shared with RabbitMQ.
         """
+        enabled = self.config.enabled_plugins or ()
         names = [
-            name for name in self.config.enabled_plugins or () if name in FOR_ALL_NODES or name not in PLUGINS
+            name
+            for name in dict.fromkeys((*with_needed(enabled), *enabled))
+            if name in FOR_ALL_NODES or name not in PLUGINS
         ]
         if not names:
             return
