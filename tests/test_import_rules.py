@@ -29,6 +29,8 @@ LAYERS: Final = {
     "node.mqtt": ("node.plugins", "node.websocket"),
     "node.federation": ("node.amqp", "node.amqp_client", "node.catalogue", "node.plugins"),
     "node.stomp": ("node.amqp", "node.plugins", "node.websocket"),
+    "node.definitions": ("node.amqp", "node.catalogue"),
+    "node.shovels": ("node.amqp", "node.amqp_client", "node.catalogue", "node.definitions", "node.plugins"),
     "node.queue": ("node.amqp", "node.scheduling", "node.catalogue"),
     "node.client": (
         "node.amqp",
@@ -86,6 +88,7 @@ LAYERS: Final = {
         "node.backends",
         "node.mqtt",
         "node.stomp",
+        "node.shovels",
         "node.federation",
         "node.queue",
         "node.client",
@@ -95,7 +98,6 @@ LAYERS: Final = {
         "node.log",
     ),
     "node.statistics": ("node.amqp", "node.catalogue", "node.queue", "node.client", "node.broker"),
-    "node.definitions": ("node.amqp", "node.catalogue"),
     "node.admin": (
         "node.amqp",
         "node.catalogue",
@@ -257,6 +259,7 @@ PURE: Final = (
     "node.plugins",
     "node.mqtt",
     "node.stomp",
+    "node.shovels",
     "node.federation",
     "node.websocket",
     "node.queue",

@@ -17,6 +17,7 @@ from node.catalogue.commands import (
 )
 from node.catalogue.parameters import POLICY, validate_parameter
 from node.catalogue.records import Json
+from node.catalogue.shovel_parameters import SHOVEL, local_vhosts
 from node.definitions.reading import DefinitionsInvalid, check_depth
 from node.definitions.rows import Row, parameter_rows
 from node.log import admin as log_admin
@@ -43,9 +44,24 @@ async def set_parameter(admin: Admin, vhost: str, component: str, name: str, val
     """Set a parameter of a vhost, operator policies among them; True: it is new. Raises: AdminError."""
     existing(admin, vhost)
     plugins = admin.catalogue.plugins.by_name
-    is_new = await admin.submit(parameter_command(vhost, component, name, value, plugins))
+    command = parameter_command(vhost, component, name, value, plugins)
+    if component == SHOVEL:
+        _check_local_access(admin, value)
+    is_new = await admin.submit(command)
     admin.logger.info(log_admin.parameter_set(component, name, vhost))
     return is_new
+
+
+def _check_local_access(admin: Admin, value: Json) -> None:
+    """Check that who sets a shovel may use the vhosts here in which it has all rights. Raises: AdminError.
+
+    Tools on the node's own machine are no user, and may use all that there are.
+    """
+    user = admin.catalogue.user(admin.by)
+    for vhost in sorted(local_vhosts(value)):
+        is_there = admin.catalogue.vhost(vhost) is not None
+        if not is_there or (user is not None and admin.catalogue.permission(vhost, user.name) is None):
+            raise invalid(f'user "{admin.by}" may not connect to vhost "{vhost}"')
 
 
 def parameter_command(

@@ -15,6 +15,7 @@ from node.agent.delayed_operations import DelayedOperations
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
+from node.agent.shovel_operations import ShovelOperations
 from node.agent.table_operations import Arguments, Verb, verbs
 from node.clustering.errors import GivenUp
 from node.config.file import ConfigError
@@ -29,6 +30,7 @@ from node.operations.plugins import PLUGINS
 from node.operations.policies import POLICIES
 from node.operations.queues import QUEUES
 from node.operations.runtime import RUNTIME
+from node.operations.shovels import SHOVELS
 from node.operations.users import USERS
 from node.operations.vhosts import VHOSTS
 from node.process import changes, phases, status
@@ -70,6 +72,7 @@ class Operations:
             **verbs(LISTINGS, self._admin, lists),
             **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
             **verbs(DELAYED, self._admin, DelayedOperations(agent, self._running)),
+            **verbs(SHOVELS, self._admin, ShovelOperations(agent, self._running)),
             **verbs(RUNTIME, self._admin, RuntimeOperations(agent, self._running)),
             **DefinitionOperations(agent, self._running).asking,
         }

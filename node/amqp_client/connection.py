@@ -66,7 +66,7 @@ class ClientConnection:
         """Set by the shell while it reads nothing: the broker's silence is no fault then."""
         self.is_blocked = False
         """True between `connection.blocked` and `connection.unblocked`."""
-        self._write(PROTOCOL_HEADER)
+        self._output.append(PROTOCOL_HEADER)  # which waits for the socket, so nobody is told
 
     # --- for the shell ---
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from node.catalogue import federation_parameters as federation
+from node.catalogue import shovel_parameters as shovels
 from node.catalogue.records import Json
 
 
@@ -22,7 +23,12 @@ class Component(NamedTuple):
 
 
 COMPONENTS: Final[Mapping[str, Component]] = {
-    name: Component(federation.PLUGIN, check) for name, check in federation.VALIDATORS.items()
+    name: Component(plugin, check)
+    for plugin, validators in (
+        (federation.PLUGIN, federation.VALIDATORS),
+        (shovels.PLUGIN, shovels.VALIDATORS),
+    )
+    for name, check in validators.items()
 }
 """The components by name."""
 

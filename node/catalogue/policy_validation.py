@@ -186,8 +186,8 @@ _MIRRORING_KEYS: Final = (
     "ha-slow-mirror",
 )
 POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS, *PLUGIN_POLICY_KEYS})
-"""The keys that a policy's definition may have, those of plug-ins among them. `hold-until-header`, `ha-confirm`, `ha-slow-mirror`, `group-header` and
-`message-deduplication` are Fluffle's own.
+"""The keys that a policy's definition may have, those of plug-ins among them. `hold-until-header`, `ha-confirm`,
+`ha-slow-mirror`, `group-header` and `message-deduplication` are Fluffle's own.
 """
 
 

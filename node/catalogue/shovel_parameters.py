@@ -50,6 +50,17 @@ def validate_shovel(name: str, value: Json) -> list[str]:
     return problems + check_object(name, value, _CHECKS, mandatory=("src-uri", "dest-uri"))
 
 
+def local_vhosts(value: Json) -> set[str]:
+    """Return the vhosts of this broker that the URIs without a host name. The value passed `validate_shovel`."""
+    assert isinstance(value, dict)
+    found = set()
+    for key in ("src-uri", "dest-uri"):
+        uris = value[key] if isinstance(value[key], list) else [value[key]]
+        assert isinstance(uris, list)
+        found.update(uri.vhost for uri in map(parse, map(str, uris)) if uri.host is None)
+    return found
+
+
 def _check_text(name: str, value: Json) -> list[str]:
     return [] if isinstance(value, str) else [f"{name} should be binary, actually was {term(value)}"]
 
@@ -100,9 +111,10 @@ def _check_uri(name: str, value: Json) -> list[str]:
 def _check_delete_after(name: str, value: Json) -> list[str]:
     if value in ("never", "queue-length") or (is_integer(value) and int(str(value)) >= 0):
         return []
-    if is_integer(value):
-        return [f"{name} should be greater than 0, actually was {term(value)}"]
-    return [f'{name} should be number, "never" or "queue-length", actually was {term(value)}']
+    return [
+        f'{name} should be a number greater than or equal to 0, "never" or "queue-length", '
+        f"actually was {term(value)}"
+    ]
 
 
 def _check_count(name: str, value: Json) -> list[str]:

@@ -472,7 +472,7 @@ UNUSED_PREFIXES: Final = (
 )
 """Prefixes of families of keys whose values are not checked."""
 
-PLUGIN_PREFIXES: Final = ("auth_http.", "mqtt.", "plugin.", "stomp.", "web_mqtt.", "web_stomp.")
+PLUGIN_PREFIXES: Final = ("auth_http.", "mqtt.", "plugin.", "shovel.", "stomp.", "web_mqtt.", "web_stomp.")
 """Prefixes of the settings of plug-ins: each plug-in checks its own."""
 
 _EXACT: Final = {key.pattern: key for key in (*KEYS, *UNUSED) if "$" not in key.pattern}

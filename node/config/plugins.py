@@ -25,18 +25,23 @@ FOR_ALL_NODES: Final = (
     *EXCHANGES,
     "rabbitmq_auth_backend_http",
     "rabbitmq_mqtt",
+    "rabbitmq_shovel",
+    "rabbitmq_shovel_management",
     "rabbitmq_stomp",
     "rabbitmq_web_mqtt",
     "rabbitmq_web_stomp",
 )
 """The built-in plug-ins that are enabled on all nodes of a cluster together."""
 
+_MANAGEMENT_NEEDS: Final = ("rabbitmq_management_agent", "rabbitmq_web_dispatch")
+
 PLUGINS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(FOR_ALL_NODES, ()),
+    "rabbitmq_shovel_management": ("rabbitmq_shovel", *_MANAGEMENT_NEEDS, MANAGEMENT),
     EVENTS: (),
-    MANAGEMENT: ("rabbitmq_management_agent", "rabbitmq_web_dispatch"),
+    MANAGEMENT: _MANAGEMENT_NEEDS,
     "rabbitmq_management_agent": ("rabbitmq_web_dispatch",),
-    PROMETHEUS: ("rabbitmq_management_agent", "rabbitmq_web_dispatch"),
+    PROMETHEUS: _MANAGEMENT_NEEDS,
     "rabbitmq_web_dispatch": (),
 }
 """The plug-ins whose work this node does itself, and the plug-ins that each needs."""

@@ -19,11 +19,11 @@ from node.amqp.frames import method_frame
 from node.amqp.methods import ConnectionOpenOk, ConnectionStart, ConnectionTune
 from node.catalogue.access import LoginRefused, Operation, check_login, check_vhost_access
 from node.catalogue.records import ResourceKind, User
-from node.client.authority import Authority, BackendUser
+from node.client.authority import BackendUser
 from node.client.connection import Connection
 from node.client.endpoint import ClientEndpoint
 from node.client.rights import Rights
-from node.extension.auth_backend import Question
+from node.extension.auth_backend import Login, Question
 from node.io.amqp_client import AmqpClient
 from node.override import override
 from node.queue.live_queue import Asked
@@ -72,13 +72,21 @@ class NodeRights(Rights):
         """Allow it."""
 
 
-class _NoAuthority(Authority):
-    """An authority that is never asked."""
+class _NoAuthority:
+    """An authority that is never asked, as `NodeRights` knows all answers."""
 
     @property
     def answers_s(self) -> float:
-        """Answers are kept for ever, as there are none."""
+        """Answers serve for no time, as there are none."""
         return 0.0
+
+    def log_in(self, login: Login, on_done: Callable[[User | LoginRefused], None]) -> None:
+        """Refuse: nobody logs in here."""
+        raise AssertionError
+
+    def ask(self, user: BackendUser, question: Question, on_done: Callable[[bool], None]) -> None:
+        """Refuse: nothing is asked."""
+        raise AssertionError
 
 
 class LocalConnection(Connection):

@@ -21,6 +21,8 @@ GROUP: Final = "fluffle.plugins"
 OTHERS: Final = (
     "rabbitmq_auth_backend_http",
     "rabbitmq_mqtt",
+    "rabbitmq_shovel",
+    "rabbitmq_shovel_management",
     "rabbitmq_stomp",
     "rabbitmq_web_mqtt",
     "rabbitmq_web_stomp",
@@ -68,6 +70,10 @@ def _other(name: str) -> Plugin | None:
             from node.backends.http import PLUGIN
         case "rabbitmq_mqtt":
             from node.mqtt.plugin import PLUGIN
+        case "rabbitmq_shovel":
+            from node.shovels.plugin import PLUGIN
+        case "rabbitmq_shovel_management":
+            from node.shovels.management_plugin import PLUGIN
         case "rabbitmq_stomp":
             from node.stomp.plugin import PLUGIN
         case "rabbitmq_web_mqtt":

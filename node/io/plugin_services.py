@@ -45,10 +45,10 @@ class PluginService(Protocol):
 def _service(plugin: str, host: ServiceHost) -> PluginService | None:
     """Return the service of a plug-in, and import it; None: it has none."""
     match plugin:
-        case "rabbitmq_federation":
-            from node.io.federation import FederationService
+        case "rabbitmq_shovel":
+            from node.io.shovels import ShovelService
 
-            return FederationService(host)
+            return ShovelService(host)
         case _:
             return None
 

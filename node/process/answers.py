@@ -195,6 +195,19 @@ async def log_lines(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
     return agent.management.log_lines.after(after if type(after) is int else 0)
 
 
+async def plugin(agent: "Agent", arguments: Arguments) -> Any:
+    """Return the answer of a plug-in's service here; null if none runs.   plugin, question, arguments"""
+    services = _running(agent).services
+    service = None if services is None else services.find(str(arguments.get("plugin")))
+    if service is None:
+        return None
+    given = arguments.get("arguments")
+    try:
+        return service.answer(str(arguments.get("question")), given if isinstance(given, dict) else {})
+    except LookupError:
+        raise ControlError(EX_USAGE, "the plug-in has no answer to this question") from None
+
+
 async def clock(agent: "Agent", arguments: Arguments) -> float:
     """Return the time of day on this node, in seconds."""
     return time.time()
@@ -218,6 +231,7 @@ _ANSWERS: Final[Mapping[str, Callable[["Agent", Arguments], Awaitable[Any]]]] = 
     "cancel_delayed": cancel_delayed,
     "maintenance": maintenance,
     "log_lines": log_lines,
+    "plugin": plugin,
 }
 
 

@@ -134,7 +134,7 @@ class ShovelLife:
             return
         text = self._left.pop(int(self._host.random() * len(self._left)) % len(self._left))
         try:
-            uri = parse(text, self.definition.key.vhost or "/")
+            uri = parse(text)
         except InvalidUri as invalid:  # a parameter of a version that read URIs otherwise
             self._not_connected(side, without_credentials(text), str(invalid))
             return

@@ -14,6 +14,7 @@ from node.cli.ctl.node_commands import NODES
 from node.cli.ctl.parameter_commands import PARAMETERS
 from node.cli.ctl.queue_commands import QUEUES
 from node.cli.ctl.runtime_commands import RUNTIME
+from node.cli.ctl.shovel_commands import SHOVELS
 from node.cli.ctl.user_commands import USERS
 from node.operations import delayed, policies
 
@@ -24,6 +25,7 @@ COMMANDS: Final[dict[str, Command]] = {
     **QUEUES,
     **LISTINGS,
     **commands(delayed.DELAYED),
+    **SHOVELS,
     **HEALTH,
     **RUNTIME,
     **PARAMETERS,
@@ -58,8 +60,8 @@ OTHER_WAY: Final = {
 NOT_BUILT: Final = words(
     """
     consume_event_stream decode disable_auth_attempt_source_tracking enable_auth_attempt_source_tracking encode
-    federation_status delete_shovel list_ciphers list_network_interfaces peek reset_stats_db restart_federation_link
-    restart_shovel shovel_status stream_status
+    federation_status list_ciphers list_network_interfaces peek reset_stats_db restart_federation_link
+    stream_status
     """
 )
 """RabbitMQ's commands that this version does not have yet."""

@@ -44,6 +44,7 @@ _SECTIONS: Final = (
     "Feature flags",
     "Operations",
     "Queues",
+    "Shovel",
     "Upgrade",
     "Plugin Management",
     "Deprecated",

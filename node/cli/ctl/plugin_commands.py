@@ -31,6 +31,8 @@ _DESCRIPTIONS: Final = {
     "rabbitmq_consistent_hash_exchange": "Exchange type x-consistent-hash",
     "rabbitmq_random_exchange": "Exchange types x-random and x-local-random",
     "rabbitmq_sharding": "Exchange type x-modulus-hash",
+    "rabbitmq_shovel": "Shovels, which move messages from one broker to another",
+    "rabbitmq_shovel_management": "Shovels in the HTTP API and the web UI",
     "rabbitmq_stomp": "STOMP 1.0, 1.1 and 1.2",
     "rabbitmq_mqtt": "MQTT 3.1, 3.1.1 and 5.0",
     "rabbitmq_web_mqtt": "MQTT over WebSocket",

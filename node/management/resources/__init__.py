@@ -26,6 +26,7 @@ _NOUNS: Final = (
     "permissions",
     "policies",
     "parameters",
+    "shovels",
     "limits",
     "feature_flags",
     "definitions",

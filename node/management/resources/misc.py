@@ -175,8 +175,6 @@ ROUTES: Final = (
     Route("GET", "/traces", nothing, _ADMIN),
     Route("GET", "/traces/{vhost}", nothing, _ADMIN),
     Route("GET", "/trace-files", nothing, _ADMIN),
-    Route("GET", "/shovels", nothing, _MONITORING),
-    Route("GET", "/shovels/{vhost}", nothing, _MONITORING),
     Route("GET", "/federation-links", nothing, _MONITORING),
     Route("GET", "/federation-links/{vhost}", nothing, _MONITORING),
     Route("GET", "/federation-links/{vhost}/state/down", nothing, _MONITORING),

@@ -63,7 +63,10 @@ def test_what_is_right_has_no_problems(value: Json) -> None:
         ({"src-prefetch-count": "x"}, ['src-prefetch-count should be a number, actually was <<"x">>']),
         (
             {"src-delete-after": "soon"},
-            ['src-delete-after should be number, "never" or "queue-length", actually was <<"soon">>'],
+            [
+                'src-delete-after should be a number greater than or equal to 0, "never" or "queue-length", '
+                'actually was <<"soon">>'
+            ],
         ),
         ({"src-predeclared": 1}, ["src-predeclared should be boolean, actually was 1"]),
         (

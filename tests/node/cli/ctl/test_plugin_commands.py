@@ -41,10 +41,10 @@ def plugins(fake: FakeNode, tmp_path: Path, file: Path, capsys: "pytest.CaptureF
 
 def test_list(plugins: Plugins, file: Path) -> None:
     """Without a file what we have is on."""
-    code, output, _ = plugins("list", "_(man|p|web_d)")
+    code, output, _ = plugins("list", "q_(man|p|web_d)")
     assert (code, output) == (
         0,
-        f'Listing plugins with pattern "_(man|p|web_d)" ...\n{HEAD}'
+        f'Listing plugins with pattern "q_(man|p|web_d)" ...\n{HEAD}'
         "[E*] rabbitmq_management       3.10.8\n"
         "[e*] rabbitmq_management_agent 3.10.8\n"
         "[E*] rabbitmq_prometheus       3.10.8\n"
