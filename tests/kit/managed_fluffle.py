@@ -28,11 +28,14 @@ class ManagedNode(FluffleNode):
 
 
 class ManagedFluffle(ManagedNode):
-    """A single running node. It implements `Server`."""
+    """A single running node. It implements `Server`.   plugins: those that are enabled beside management."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], plugins: Sequence[str] = ()) -> None:
         self._parent = tempfile.TemporaryDirectory(prefix="fluffle-managed-")
         super().__init__("managed", Path(self._parent.name))
+        if plugins:
+            names = ",".join((*plugins, "rabbitmq_management", "rabbitmq_prometheus"))
+            (Path(self._parent.name) / "managed" / "enabled_plugins").write_text(f"[{names}].")
         self.configure(settings)
         self.launch()
         try:

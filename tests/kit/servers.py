@@ -101,16 +101,15 @@ def start_server(
 
     settings: keys that differ from the defaults, e.g. {"consumer_timeout": "1000"}.
     with_management: with its HTTP API and metrics. RabbitMQ starts slower then, Fluffle in another process.
-    plugins: plug-ins that are enabled, for a server without management.
+    plugins: plug-ins that are enabled.
     """
     if _is_rabbitmq():
         return RabbitServer(settings or {}, with_management=with_management, plugins=plugins)
     if with_management:
-        assert not plugins
         # Late: it imports modules that import this one.
         from tests.kit.managed_fluffle import ManagedFluffle
 
-        return ManagedFluffle(settings or {})
+        return ManagedFluffle(settings or {}, plugins)
     return FluffleServer(settings or {}, plugins=plugins)
 
 

@@ -1,0 +1,1 @@
+"""Tests of shovels: Fluffle's and those of RabbitMQ's plug-in, between each other and themselves."""
