@@ -49,6 +49,7 @@ from bench.servers import (
     Server,
     commit,
 )
+from bench.shovel import SHOVEL_WORKLOADS
 from bench.spark import SPARK_WORKLOADS
 from bench.spark_plan import PLAN_WORKLOADS
 from bench.stomp import STOMP_WORKLOADS
@@ -59,6 +60,7 @@ CATALOGUE = (
     *WORKLOADS,
     *EXCHANGE_TYPE_WORKLOADS,
     *DEDUPLICATION_WORKLOADS,
+    *SHOVEL_WORKLOADS,
     *STOMP_WORKLOADS,
     *MQTT_WORKLOADS,
     *DURABLE_WORKLOADS,

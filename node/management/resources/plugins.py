@@ -18,6 +18,11 @@ from node.statistics.query import Query
 DEPTH_MAX: Final = 4
 """The most segments of a path behind the name of a plug-in."""
 
+BUILT_IN_PAGES: Final = {
+    "rabbitmq_shovel_management": ("Shovels", "js/pages/shovels.js", Access.MONITORING),
+}
+"""The pages of built-in plug-ins by name: entry of the menu, script among the UI's own files, tag to see it."""
+
 RABBITMQ_SCRIPT: Final = "dispatcher.js"
 """The script of RabbitMQ's own UI, which is the first in its list."""
 
@@ -51,13 +56,23 @@ async def extensions(call: Call) -> Reply:
     for name, plugin in call.broker.exchange_types.plugins:
         if plugin is None or plugin.page is None:
             continue
-        try:
-            auth.check_access(call.user, Access(plugin.page.tag))
-        except ApiError:
+        if not _may_see(call, Access(plugin.page.tag)):
             continue
         script = f"plugins/{name}/{plugin.page.script}"
         found.append({"javascript": script, "plugin": name, "menu": plugin.page.menu, "tag": plugin.page.tag})
+    for name in call.catalogue.plugins.by_name:
+        if name in BUILT_IN_PAGES and _may_see(call, BUILT_IN_PAGES[name][2]):
+            menu, script, tag = BUILT_IN_PAGES[name]
+            found.append({"javascript": script, "plugin": name, "menu": menu, "tag": tag.value})
     return ok(found)
+
+
+def _may_see(call: Call, tag: Access) -> bool:
+    try:
+        auth.check_access(call.user, tag)
+    except ApiError:
+        return False
+    return True
 
 
 async def file(call: Call) -> Reply:

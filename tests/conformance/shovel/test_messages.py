@@ -90,9 +90,9 @@ def test_an_exchange_at_each_end(shovels: Shovels, queue: MakeQueue, name: Calla
         dest_exchange_key="other",
     )
     row = shovels.await_state(shovel, "running")
-    target.publish("amq.topic", "orders.new", b"one")
-    target.publish("amq.topic", "bills.new", b"two")
-    target.expect(m.BasicAck)
+    for key, body in (("orders.new", b"one"), ("bills.new", b"two")):
+        target.publish("amq.topic", key, body)
+        target.expect(m.BasicAck)
     got = target.wait_get(destination)
     assert (got.body, got.method.exchange, got.method.routing_key) == (b"one", "amq.fanout", "other")
     assert (row["src_exchange"], row["src_exchange_key"]) == ("amq.topic", "orders.*")
