@@ -98,6 +98,7 @@ LAYERS: Final = {
         "node.log",
     ),
     "node.statistics": ("node.amqp", "node.catalogue", "node.queue", "node.client", "node.broker"),
+    "node.migrate": ("node.amqp", "node.catalogue", "node.definitions", "node.config"),
     "node.admin": (
         "node.amqp",
         "node.catalogue",
@@ -210,6 +211,7 @@ LAYERS: Final = {
         "node.operations",
         "node.amqp",
         "node.catalogue",
+        "node.migrate",
         "node.store",
         "node.config",
         "node.log",
@@ -268,6 +270,7 @@ PURE: Final = (
     "node.store",
     "node.statistics",
     "node.definitions",
+    "node.migrate",
     "node.config",
     "cluster.errors",
     "cluster.times",

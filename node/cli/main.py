@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from node.cli import certs, cluster, completion, start, store, witness
+from node.cli.migrate import command as migrate
 from node.version import COMPATIBLE_VERSION, VERSION
 
 EX_OK: Final = 0
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     store.add_parser(commands)
     certs.add_parser(commands)
     witness.add_parser(commands)
+    migrate.add_parser(commands)
     links = commands.add_parser(
         "compat-links", help="make links named rabbitmqctl, rabbitmq-diagnostics … in a directory"
     )

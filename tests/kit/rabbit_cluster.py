@@ -30,19 +30,35 @@ RABBITMQ_CTL: Final = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 
 
 class RabbitNode:
-    """A node of a RabbitMQ cluster. It implements `ClusterNode`."""
+    """A node of a RabbitMQ cluster. It implements `ClusterNode`.
+
+    plugins: enabled ones; None: without management, too, as it starts sooner then.
+    """
 
     def __init__(
-        self, name: str, directory: Path, settings: Mapping[str, str], epmd_port: int, cookie: str
+        self,
+        name: str,
+        directory: Path,
+        settings: Mapping[str, str],
+        epmd_port: int,
+        cookie: str,
+        plugins: Sequence[str] | None = None,
     ) -> None:
         self.name = f"{name}@localhost"
         self.host = "127.0.0.1"
-        self.port, self._dist_port = free_ports(2)
+        self.port, self._dist_port, http_port, prometheus_port = free_ports(4)
+        self.management_url = "" if plugins is None else f"http://{self.host}:{http_port}"
         self._directory = directory / name
         self._directory.mkdir()
         self._cookie = cookie
         self._environment = prepare(
-            self._directory, self.name, cookie, (self.port, epmd_port, self._dist_port), settings
+            self._directory,
+            self.name,
+            cookie,
+            (self.port, epmd_port, self._dist_port),
+            settings,
+            None if plugins is None else (http_port, prometheus_port),
+            plugins or (),
         )
         self._beam = 0
         self.admin = RabbitAdmin(self.evaluate)
@@ -235,7 +251,9 @@ class RabbitCluster:
     """Makes clusters of RabbitMQ nodes."""
 
     @staticmethod
-    def separate(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:
+    def separate(
+        settings: Mapping[str, str], names: Sequence[str], plugins: Sequence[str] | None = None
+    ) -> Cluster:
         directory = Path(tempfile.mkdtemp(prefix="fluffle-rabbitmq-"))
         (epmd_port,) = free_ports(1)
         epmd = subprocess.Popen(["epmd", "-port", str(epmd_port)], env={"PATH": os.environ["PATH"]})
@@ -247,14 +265,22 @@ class RabbitCluster:
 
         time.sleep(0.3)  # epmd says nothing when it listens
         cookie = secrets.token_hex(8)
-        cluster = Cluster([RabbitNode(name, directory, settings, epmd_port, cookie) for name in names], close)
+        cluster = Cluster(
+            [RabbitNode(name, directory, settings, epmd_port, cookie, plugins) for name in names], close
+        )
         for node in cluster.nodes:
             node.await_ready()
         return cluster
 
     @staticmethod
-    def form(settings: Mapping[str, str], names: Sequence[str], *, can_be_cut: bool = False) -> Cluster:
-        cluster = RabbitCluster.separate(settings, names)
+    def form(
+        settings: Mapping[str, str],
+        names: Sequence[str],
+        *,
+        can_be_cut: bool = False,
+        plugins: Sequence[str] | None = None,
+    ) -> Cluster:
+        cluster = RabbitCluster.separate(settings, names, plugins)
         cluster.use_network(partial(_cut, cluster), partial(_mend, cluster))
         for node in cluster.nodes[1:]:
             assert isinstance(node, RabbitNode)

@@ -31,6 +31,7 @@ def completed(text: str, *words: str) -> set[str]:
         (("fluffle", "ctl", "list_r"), {"list_rings"}),
         (("fluffle", "cluster", "st"), {"start", "status", "stop"}),
         (("fluffle", "start", "--list"), {"--listen"}),
+        (("fluffle", "migrate", "cut"), {"cut-over"}),
         (("fluffle", "completion", ""), {"bash", "zsh", "fish", "-h", "--help"}),
         (("/usr/bin/rabbitmqctl", "list_r"), {"list_rings"}),
         (("rabbitmq-plugins", "en"), {"enable"}),

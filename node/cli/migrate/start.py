@@ -1,0 +1,54 @@
+"""`fluffle migrate start`: definitions in, a user for the shovels, shovels for queues that no client consumes from.
+
+Every part can be done again, and is: after a failure, after a change at RabbitMQ, and after `back`.
+"""
+
+import argparse
+
+from node.cli.migrate.carrying import make_user, put_shovels, remove_shovels, shovels_to_put
+from node.cli.migrate.command import EX_OK, EX_REFUSED
+from node.cli.migrate.failures import MigrateError
+from node.cli.migrate.looking import Session, finish, session
+from node.migrate.findings import lines
+from node.migrate.history import stage_record
+from node.migrate.plan import Plan, plan
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the migration, or go on with the start. Returns: 1 if something blocks."""
+    found = session(arguments)
+    with found.state.lock():
+        found.history = found.state.history()
+        if found.history.stage == "finished" and found.history.direction == "out":
+            raise MigrateError(
+                "the migration is finished: take another --state for the next queues", EX_REFUSED
+            )
+        move = found.look()
+        made = finish(plan(move.rabbitmq, move.fluffle, found.settled))
+        if made.blocking and not arguments.accept:
+            print("\n".join(lines(made.blocking)))
+            print("nothing was changed; --accept goes on without what blocks")
+            return EX_REFUSED
+        return _start(found, made)
+
+
+def _start(found: Session, made: Plan) -> int:
+    answer = found.fluffle.request("POST", "/definitions?skip_unsupported=true", made.document.json)
+    skipped = answer.get("skipped", []) if isinstance(answer, dict) else []
+    left_out = sum(each.weight == "blocks" for each in made.document.findings) + len(skipped)
+    found.append({"what": "definitions", "left_out": left_out})
+    print(f"definitions imported{f', without {left_out:,} objects' if left_out else ''}")
+    if found.history.direction == "back":
+        back = [each for each in found.history.shovels if each.direction == "back"]
+        print(f"{remove_shovels(found, back):,} shovels back to RabbitMQ removed")
+        found.append(stage_record("planned", "out"))
+    is_new = make_user(found, (each.queue.vhost for each in made.queues if each.way != "stays"))
+    move = found.look()
+    found.append(*found.samples(move))
+    number = put_shovels(found, shovels_to_put(found, move, is_new))
+    if found.history.stage == "planned":
+        found.append(stage_record("started", "out"))
+    waiting = len(list(move.without_shovel()))
+    print(f"{number:,} shovels made; {waiting:,} queues wait for their consumers to leave")
+    print("next: fluffle migrate watch; fluffle migrate cut-over consumers")
+    return EX_OK
