@@ -1,4 +1,4 @@
-"""What connected clients need of the broker that they move to: protocols, TLS, ways to log in."""
+"""The needs of connected clients at the broker that they move to: protocols, TLS, ways to log in."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -24,6 +24,11 @@ class Reading:
     out: int | None
     redelivered: int = 0
 
+    @property
+    def publish_less_out(self) -> int:
+        """The messages that are there by the counters."""
+        return (self.publish or 0) - (self.out or 0)
+
 
 def reading(queue: Queue) -> Reading:
     """Return the counters of a queue."""
@@ -47,6 +52,7 @@ class Account:
     restarts: int = 0
     is_counted: bool = False
     rate: float | None = None
+    _first: Reading | None = None
     _last: Reading | None = None
     _raw: Reading | None = None
     _at_s: float = 0.0
@@ -60,7 +66,7 @@ class Account:
             found = Reading(found.key, found.messages, 0, 0, found.redelivered)
         last = self._last
         if last is None:
-            self.before = found.messages
+            self.before, self._first = found.messages, found
         else:
             self.came += self._grown(last.publish, found.publish)
             self.went += _grown(last.out, found.out)
@@ -81,11 +87,28 @@ class Account:
         return found != self._raw
 
     @property
+    def begin(self) -> int:
+        """The messages that were there at the first reading.
+
+        RabbitMQ's publishers and consumers report at different times, so that a length and two counters that are read
+        together are not of one moment. If all that ever came has gone or waits now, the counters say what was there.
+        """
+        return (
+            self._first.publish_less_out if self._first is not None and self._is_whole else self.before or 0
+        )
+
+    @property
+    def _is_whole(self) -> bool:
+        """True if the counters explain the length, from the queue's beginning on."""
+        last = self._last
+        return last is not None and not self.restarts and last.publish_less_out == last.messages
+
+    @property
     def unexplained(self) -> int:
         """Messages that were there or came, and neither went nor wait: expired, dropped, purged, dead-lettered, or
         under way while counters lag.
         """
-        return (self.before or 0) + self.came - self.went - self.waiting
+        return self.begin + self.came - self.went - self.waiting
 
 
 def _grown(before: int | None, now: int | None) -> int:

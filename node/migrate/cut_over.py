@@ -14,7 +14,7 @@ from node.migrate.counts import Reading
 from node.migrate.history import Stage
 from node.migrate.move import Move, missing_objects
 from node.migrate.queues import Key, Queue
-from node.migrate.tables import duration
+from node.migrate.tables import counted, duration
 
 Step = Literal["consumers", "publishers", "finish"]
 
@@ -88,7 +88,8 @@ def _stranded(move: Move) -> Iterator[str]:
             continue
         where = f"queue {queue.name!r} in {queue.vhost!r}"
         if count:
-            yield f"{where} has {count:,} consumers at {move.source.product} still: publish there until they have moved"
+            here = counted(count, "consumer")
+            yield f"{where} has {here} at {move.source.product} still: publish there until they have moved"
         elif move.shovel(plan.key) not in move.history.shovels:
             yield f"{where} has no shovel: run `fluffle migrate cut-over consumers`"
         elif _loses_unless_consumed(queue) and move.consumed.get(plan.key):
@@ -111,7 +112,7 @@ def _left(move: Move) -> Iterator[str]:
     for queue in move.queues():
         where = f"queue {queue.name!r} in {queue.vhost!r}"
         if queue.messages:
-            yield f"{where} has {queue.messages:,} messages at {move.source.product}"
+            yield f"{where} has {counted(queue.messages, 'message')} at {move.source.product}"
         if queue.publish_rate:
             yield f"{where} gets {queue.publish_rate:,.1f} messages/s at {move.source.product}"
     for queue in move.selection.takes(move.source.queues.values()):
@@ -122,7 +123,7 @@ def _left(move: Move) -> Iterator[str]:
             )
     for (vhost, name), count in move.source.delayed.items():
         if not move.selection.vhosts or vhost in move.selection.vhosts:
-            yield f"exchange {name!r} in {vhost!r} delays {count:,} messages at {move.source.product}"
+            yield f"exchange {name!r} in {vhost!r} delays {counted(count, 'message')} at {move.source.product}"
     if not move.selection.pattern:
         for client in move.clients():
             yield f"connection {client.name!r} of {client.user} is at {move.source.product} ({client.role})"
@@ -149,6 +150,7 @@ def overtaking(move: Move) -> str:
     speed = sum(queue.out_rate - queue.publish_rate for queue in waiting)
     left = duration(count / speed) if speed > 0 else "an unknown time"
     return (
-        f"{count:,} messages of {len(waiting):,} queues are at {move.source.product} still ({left}): messages that are "
-        "published after the move overtake them. Where order matters, stop those publishers, wait, and let them go then"
+        f"{counted(count, 'message')} of {counted(len(waiting), 'queue')} are at {move.source.product} still ({left}): "
+        "messages that are published after the move overtake them. Where order matters, stop those publishers, wait, "
+        "and let them go then"
     )

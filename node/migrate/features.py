@@ -1,4 +1,4 @@
-"""What works another way, or not at all, after a move from a RabbitMQ 3.8 to 4.x: queues, policies, users, plug-ins.
+"""Features that work another way, or not at all, after a move from a RabbitMQ 3.8 to 4.x.
 
 Objects that the import refuses are found by `node.migrate.document`; here is what it takes, and what is no object of
 definitions. docs/differences.md has the reasons.

@@ -16,7 +16,7 @@ WEIGHTS: Final[tuple[Weight, ...]] = get_args(Weight)
 """The weights, the gravest first."""
 
 NAMES_SHOWN: Final = 5
-"""How many names a line has that stands for several findings of the same text."""
+"""The names that a line has at most that stands for several findings of the same text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a migration has done, from its journal: a record for each step, in their order.
+"""The past of a migration, from its journal: a record for each step, in their order.
 
     {"at": "2026-11-28T11:20:00Z", "what": "definitions", "left_out": 2}
     {"at": …, "what": "shovel", "vhost": "/", "queue": "orders", "direction": "out", "is_put": true}
@@ -49,7 +49,7 @@ class Carried(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What has been done.
+    """The past of a migration.
 
     stage: of the present direction.   shovels: those that are meant to exist.   accounts: the counts of both ends.
     times: when each stage of each direction was reached, as texts.   moved: queues that have or had a shovel.

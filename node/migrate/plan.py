@@ -20,6 +20,7 @@ from node.migrate.groups import Group, groups
 from node.migrate.queues import Key
 from node.migrate.shovels import QUEUE_MAX
 from node.migrate.site import Site
+from node.migrate.tables import counted
 from node.migrate.target_check import target_findings
 from node.migrate.ways import QueuePlan, Selection, Way, queue_plan, way_findings
 
@@ -155,21 +156,22 @@ def _order(
     """Return the proposed order, a line for each step."""
     now = [each.queue for each in plans if each.way == "now"]
     later = [each.queue for each in plans if each.way == "after-consumers"]
-    publishers = [each for each in clients if each.role in ("publishes", "both")]
+    publishers = [each for each in clients if each.role != "consumes"]
     lines = [
         "take care of what blocks, and look at what differs",
         "start: definitions, then shovels for "
-        f"{len(now):,} queues without consumers ({sum(each.messages for each in now):,} messages wait there)",
+        f"{counted(len(now), 'queue')} without consumers ({counted(sum(each.messages for each in now), 'message')})",
     ]
     for number, group in enumerate(together, 1):
         lines.append(
             f"cut-over consumers, group {number} of {len(together)}: {', '.join(group.users)}, "
-            f"{group.connections:,} connections, {len(group.queues):,} queues, {group.rate:,.0f} messages/s"
+            f"{counted(group.connections, 'connection')}, {counted(len(group.queues), 'queue')}, "
+            f"{group.rate:,.0f} messages/s"
         )
     if later and not together:
         lines.append(f"cut-over consumers: {len(later):,} queues")
     lines += [
-        f"cut-over publishers: {len(publishers):,} connections that publish, when consumers are at Fluffle",
+        f"cut-over publishers: {counted(len(publishers), 'connection')}, when consumers are at Fluffle",
         "cut-over finish: when RabbitMQ's queues are empty, the shovels and their user are removed",
         "report; keep RabbitMQ, stopped, until you are sure",
     ]

@@ -1,4 +1,4 @@
-"""How far a migration is: messages at both ends, rates, the time that is left."""
+"""The progress of a migration: messages at both ends, rates, the time that is left."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from node.catalogue.records import Json
 from node.migrate.counts import Account
 from node.migrate.move import Move
 from node.migrate.queues import Key
-from node.migrate.tables import amount, bar, duration, shown, table
+from node.migrate.tables import amount, bar, counted, duration, shown, table
 
 QUEUES_SHOWN: Final = 20
 POINTS_MAX: Final = 12
@@ -16,7 +16,7 @@ POINTS_MAX: Final = 12
 
 
 class Pace:
-    """How fast messages leave the source, by the last looks."""
+    """The speed at which messages leave the source, by the last looks."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, int]] = deque(maxlen=POINTS_MAX)
@@ -27,7 +27,7 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """How many fewer messages wait each second; negative while they grow; None before two looks."""
+        """The messages that wait less each second; negative while they grow; None before two looks."""
         if len(self._points) < 2:
             return None
         (begin_s, before), (end_s, now) = self._points[0], self._points[-1]
@@ -115,7 +115,7 @@ def _state(move: Move, key: Key, consumers: int) -> str:
     if shovel not in move.history.shovels:
         if move.history.stage == "finished":
             return "done"
-        return f"waits for {consumers:,} consumers to leave" if consumers else "no shovel yet"
+        return f"waits for {counted(consumers, 'consumer')} to leave" if consumers else "no shovel yet"
     status = move.status(shovel)
     if status is None:
         return "has a shovel"

@@ -35,9 +35,9 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """What the counts say in a few words."""
+        """The judgement of the counts in a few words."""
         if not (self.rabbitmq.is_counted or self.fluffle.is_counted):
-            is_idle = not (self.rabbitmq.before or self.fluffle.waiting or self.rabbitmq.waiting)
+            is_idle = not (self.rabbitmq.begin or self.fluffle.waiting or self.rabbitmq.waiting)
             return "even" if is_idle else "not counted"
         if self.is_even:
             return "even"
@@ -117,7 +117,7 @@ def _sums(found: Report, number: int) -> tuple[str, str, str]:
 def _cells(name: str, account: Account) -> tuple[str, ...]:
     return (
         name,
-        f"{account.before or 0:,}",
+        f"{account.begin:,}",
         f"{account.came:,}",
         f"{account.went:,}",
         f"{account.waiting:,}",
@@ -130,7 +130,7 @@ def _restarts(line: Line) -> str:
 
 
 def _add(total: Account, account: Account) -> None:
-    total.before = (total.before or 0) + (account.before or 0)
+    total.before = total.begin + account.begin
     total.came += account.came
     total.went += account.went
     total.waiting += account.waiting
@@ -173,7 +173,7 @@ def report_json(found: Report, at: str) -> dict[str, Json]:
 
 def _account_json(account: Account) -> Json:
     return {
-        "before": account.before,
+        "before": account.begin,
         "came": account.came,
         "went": account.went,
         "waiting": account.waiting,

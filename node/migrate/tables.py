@@ -32,6 +32,11 @@ def amount(number: float) -> str:
     return f"{number:,.1f}" if 0 < abs(number) < 10 else f"{number:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float | None) -> str:
     """Return a time span; a dash if it is not known."""
     if seconds is None:

@@ -14,7 +14,7 @@ from node.migrate.queues import Key
 from node.migrate.site import Site
 
 BYTES_PER_MESSAGE: Final = 1024
-"""What a message takes on a disk beside its body, generously: properties, headers, index."""
+"""The space of a message on a disk beside its body, generously: properties, headers, index."""
 
 _PROPERTIES: Final = ("durable", "auto_delete", "type", "internal")
 

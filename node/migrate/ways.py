@@ -1,4 +1,4 @@
-"""How each queue moves: by a shovel from the start on, by one that waits for the queue's consumers to leave, or not.
+"""The way of each queue: by a shovel from the start on, by one that waits for the queue's consumers to leave, or not.
 
 A shovel that runs beside consumers takes every other message from them, and the order of the queue is gone. So a queue
 that has consumers is moved when they have left. A queue that is deleted with its last consumer is the exception: its
@@ -22,7 +22,7 @@ DOWN: Final = frozenset({"down", "crashed", "stopped", "minority"})
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """How one queue moves.   reason: why it stays, or why the shovel does not wait for its consumers."""
+    """The way of one queue.   reason: why it stays, or why the shovel does not wait for its consumers."""
 
     queue: Queue
     way: Way

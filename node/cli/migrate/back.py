@@ -13,9 +13,10 @@ from node.cli.migrate.failures import MigrateError
 from node.cli.migrate.looking import Session, session
 from node.migrate.history import stage_record
 from node.migrate.move import missing_document
+from node.migrate.tables import counted
 
 SECTIONS: Final = ("exchanges", "queues", "bindings")
-"""What is made at RabbitMQ if it is missing. Users and policies are the operator's."""
+"""The sections that are made at RabbitMQ if they are missing. Users and policies are the operator's."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,6 +52,8 @@ def _turn(found: Session) -> int:
     if found.history.stage == "planned":
         found.append(stage_record("started", "back"))
     waiting = len(list(move.without_shovel()))
-    print(f"{made:,} shovels back made; {waiting:,} queues wait for their consumers to leave")
+    print(
+        f"{counted(made, 'shovel')} back made; {counted(waiting, 'queue')} left whose consumers have to leave first"
+    )
     print("next: fluffle migrate cut-over consumers")
     return EX_OK

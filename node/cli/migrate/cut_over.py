@@ -25,6 +25,7 @@ from node.migrate.move import Move
 from node.migrate.plan import users_of
 from node.migrate.procedure import REASON, Balancer, close_path, leaving, procedure
 from node.migrate.queues import Key
+from node.migrate.tables import counted
 
 LOOK_S: Final = 2.0
 """While a step waits it looks so often."""
@@ -115,7 +116,7 @@ def _close(found: Session, move: Move, step: Step, users: tuple[str, ...]) -> No
     api, number = found.source_api(), 0
     for client in leaving(move.clients(), step, users):
         number += api.delete(close_path(client), {"x-reason": REASON})
-    print(f"{number:,} connections closed")
+    print(f"{counted(number, 'connection')} closed")
 
 
 def _await_consumers(found: Session, arguments: argparse.Namespace) -> int:
@@ -128,21 +129,23 @@ def _await_consumers(found: Session, arguments: argparse.Namespace) -> int:
         if ready:
             found.append(*found.samples(move))
             make_user(found, (each.vhost for each in ready))
-            print(f"{put_shovels(found, ready):,} shovels made", flush=True)
+            print(f"{counted(put_shovels(found, ready), 'shovel')} made", flush=True)
             continue
         consumers = move.consumers()
         waiting = [(each.key, consumers.get(each.key, 0)) for each in move.without_shovel()]
         if not waiting:
             break
         number = sum(count for _, count in waiting)
-        text = f"{number:,} consumers of {len(waiting):,} queues are at {move.source.product}"
+        text = (
+            f"{counted(number, 'consumer')} of {counted(len(waiting), 'queue')} are at {move.source.product}"
+        )
         if text != shown:
             print(text, flush=True)
             shown = text
         if time.monotonic() >= deadline_s:
             return _refused(
                 "consumers",
-                [f"queue {key[1]!r} in {key[0]!r}: {count:,} consumers" for key, count in waiting],
+                [f"queue {key[1]!r} in {key[0]!r}: {counted(count, 'consumer')}" for key, count in waiting],
             )
         time.sleep(LOOK_S)
     if STAGES.index(found.history.stage) < STAGES.index("consumers"):
@@ -177,6 +180,6 @@ def _finish(found: Session, arguments: argparse.Namespace) -> int:
     number = remove_shovels(found, sorted(found.history.shovels, key=lambda each: each.key))
     remove_user(found)
     found.append(stage_record("finished", move.direction))
-    print(f"{number:,} shovels and their user {MOVER} removed; the migration is finished")
+    print(f"{counted(number, 'shovel')} and their user {MOVER} removed; the migration is finished")
     print("\n".join(procedure(move, "finish", _balancer(arguments))))
     return EX_OK

@@ -12,6 +12,7 @@ from node.cli.migrate.looking import Session, finish, session
 from node.migrate.findings import lines
 from node.migrate.history import stage_record
 from node.migrate.plan import Plan, plan
+from node.migrate.tables import counted
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,6 +50,8 @@ def _start(found: Session, made: Plan) -> int:
     if found.history.stage == "planned":
         found.append(stage_record("started", "out"))
     waiting = len(list(move.without_shovel()))
-    print(f"{number:,} shovels made; {waiting:,} queues wait for their consumers to leave")
+    print(
+        f"{counted(number, 'shovel')} made; {counted(waiting, 'queue')} left whose consumers have to leave first"
+    )
     print("next: fluffle migrate watch; fluffle migrate cut-over consumers")
     return EX_OK

@@ -115,7 +115,7 @@ class Consumer(Client):
 
     @property
     def twice(self) -> int:
-        """How many messages came more than once, counted by how often."""
+        """The number of messages that had come before."""
         return sum(count - 1 for count in Counter(self.got).values())
 
     @property

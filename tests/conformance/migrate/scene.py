@@ -65,7 +65,7 @@ class Scene:
         )
 
     def progress(self) -> dict[str, Any]:
-        """What `watch --once` shows."""
+        """The object that `watch --once` shows."""
         return cast("dict[str, Any]", json.loads(self.run("watch", "--once", "--json")))
 
     # --- the balancer ---

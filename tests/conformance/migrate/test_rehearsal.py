@@ -31,9 +31,9 @@ RATE: Final = 40.0
 USER: Final = "shop"
 
 KEPT: Final = "orders.kept"
-"""Its publisher pauses while publishers move, so that the order stays."""
+"""A queue whose publisher pauses while publishers move, so that the order stays."""
 GOES_ON: Final = "orders.goes-on"
-"""Its publisher does not pause: newer messages may overtake some."""
+"""A queue whose publisher does not pause: newer messages may overtake some."""
 
 
 def fill(found: Scene) -> None:
@@ -117,7 +117,7 @@ def move_clients(made: Scene, load: Load) -> None:
     """Consumers first, then publishers, then the end."""
     socket = ("--socket", str(made.directory / "admin.sock"))
     early = made.run("cut-over", "publishers", *socket, code=1)
-    assert "consumers at" in early
+    assert "1 consumer at" in early
     switch(made, made.run("cut-over", "consumers", "--check", *socket))
     made.run("cut-over", "consumers", "--close", *socket)
     load.await_more(20)
@@ -143,11 +143,11 @@ def test_there_and_back(made: Scene) -> None:
         said = made.plan()
         assert "ha-promote-on-failure" in said
         assert "when its consumers have left" in said
-        assert "2 queues wait" in made.run("start")
+        assert "2 queues left" in made.run("start")
         wait_until(lambda: _waiting(made, "orders.backlog") == (0, BACKLOG))
         assert made.progress()["stage"] == "started"
         move_clients(made, load)
-        moved = made.run("report", code=None)
+        made.run("report")
         assert bodies(made.fluffle[1].port, "odd name/%") == list(range(5))
 
         made.run("back")
@@ -155,6 +155,10 @@ def test_there_and_back(made: Scene) -> None:
         move_clients(made, load)
         load.stop_publishers()
         load.await_all()
+        # RabbitMQ's counters lag behind the last messages.
+        wait_until(
+            lambda: "nothing is unaccounted for" in made.run("report", code=None), lambda: made.said[-1]
+        )
     finally:
         load.stop()
     for queue, publisher in load.publishers.items():
@@ -162,8 +166,7 @@ def test_there_and_back(made: Scene) -> None:
         assert set(load.consumers[queue].got) >= set(range(publisher.confirmed)), queue
     assert out_of_order(load.consumers[KEPT].first) == 0
     assert bodies(made.rabbitmq[0].port, "orders.backlog") == list(range(BACKLOG))
-    report = made.run("report", code=None)
-    _keep(made, load, moved, report)
+    _keep(made, load)
 
 
 def _waiting(made: Scene, queue: str) -> tuple[int, int]:
@@ -175,7 +178,7 @@ def _waiting(made: Scene, queue: str) -> tuple[int, int]:
     return (source, target) if found["direction"] == "out" else (target, source)
 
 
-def _keep(made: Scene, load: Load, *reports: str) -> None:
+def _keep(made: Scene, load: Load) -> None:
     """Write down what was said, where FLUFFLE_REHEARSAL says so: docs/migrate.md shows it."""
     path = os.environ.get("FLUFFLE_REHEARSAL")
     if path:

@@ -16,6 +16,12 @@ def test_what_was_there_counts_as_before() -> None:
     assert (found.before, found.came, found.went, found.waiting, found.unexplained) == (5, 10, 15, 0, 0)
 
 
+def test_counters_that_lag_at_the_first_reading() -> None:
+    """Three messages had gone already, and were not counted yet; in the end all that ever came has gone."""
+    found = account((0, 100, 97), (0, 110, 110))
+    assert (found.begin, found.came, found.went, found.unexplained) == (3, 10, 13, 0)
+
+
 def test_a_lost_message_is_unexplained() -> None:
     assert account((5, 100, 95), (3, 100, 96)).unexplained == 1
 

@@ -88,9 +88,9 @@ def test_without_the_state_of_shovels_none_is_missed() -> None:
 
 
 def test_publishers_wait_for_consumers() -> None:
-    """What is published at the target would not reach consumers at the source."""
+    """Messages that are published at the target would not reach consumers at the source."""
     [reason] = reasons(there([STARTED], **consuming()), "publishers")
-    assert "1 consumers at RabbitMQ still" in reason
+    assert "1 consumer at RabbitMQ still" in reason
     [reason] = reasons(there([STARTED]), "publishers")
     assert "no shovel" in reason
 
@@ -147,10 +147,10 @@ def test_empty_once_is_not_empty() -> None:
 
 
 def test_overtaking_is_told() -> None:
-    """It loses nothing, and no reason is made of it."""
+    """A message that is overtaken is not lost: that is no reason to refuse."""
     found = there(CARRIED, messages=50)
     assert reasons(found, "publishers") == []
-    assert "50 messages of 1 queues" in overtaking(found)
+    assert "50 messages of 1 queue are" in overtaking(found)
     assert overtaking(there(CARRIED)) == ""
 
 

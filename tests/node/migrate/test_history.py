@@ -30,7 +30,7 @@ def test_shovels_come_and_go() -> None:
 
 
 def test_what_a_shovel_carried() -> None:
-    """What went before it was made is not its work; what came in beside it are duplicates, or clients' messages."""
+    """Messages that went before are not its work; those that came in beside it are duplicates, or clients'."""
     found = history(
         [
             sample("rabbitmq", 100, 50, 40, 2),

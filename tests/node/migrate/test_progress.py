@@ -49,7 +49,7 @@ def test_progress_is_what_has_left_the_source() -> None:
 def test_a_queue_that_waits_says_for_what() -> None:
     source = rabbit([queue_row("q")], connections=[connection_row("c")], consumers=[consumer_row("c", "q")])
     shown = progress(move(source, fluffle([queue_row("q")]), [stage_record("started", "out")]), Pace(), 0.0)
-    assert shown.rows[0].state == "waits for 1 consumers to leave"
+    assert shown.rows[0].state == "waits for 1 consumer to leave"
     assert shown.done == 1.0
 
 

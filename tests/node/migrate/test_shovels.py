@@ -19,7 +19,7 @@ def value(host: Host, direction: str) -> dict[str, object]:
 
 
 def test_a_shovel_at_rabbitmq() -> None:
-    """It reads its own queue without a password, and loses nothing: on-confirm."""
+    """The shovel reads its own queue without a password, and loses nothing: on-confirm."""
     found = value("rabbitmq", "out")
     assert found["src-uri"] == ["amqp:///v%2F1"]
     assert found["dest-uri"] == ["amqp://fluffle-migrate:p%40ss%2Fword@f1:5672/v%2F1"]

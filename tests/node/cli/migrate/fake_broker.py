@@ -65,5 +65,5 @@ class FakeBroker:
         return None
 
     def count(self, begin: str) -> int:
-        """How many requests began so."""
+        """The number of requests that began so."""
         return sum(f"{method} {path}".startswith(begin) for method, path in self.asked)

@@ -157,7 +157,7 @@ def test_consumers_are_waited_for(
     with_consumer(old, "a")
     started(run)
     assert run("cut-over", "consumers", "--timeout", "10") == 1
-    assert "1 consumers" in capsys.readouterr().err
+    assert "1 consumer" in capsys.readouterr().err
     assert len(old.shovels) == 1
     slept = cut_over.time.sleep
 
@@ -195,7 +195,7 @@ def test_publishers_are_refused_before_consumers(
     with_consumer(old, "a")
     started(run)
     assert run("cut-over", "publishers") == 1
-    assert "queue 'a' in '/' has 1 consumers at RabbitMQ still" in capsys.readouterr().err
+    assert "queue 'a' in '/' has 1 consumer at RabbitMQ still" in capsys.readouterr().err
     assert run("cut-over", "finish") == 1
 
 
@@ -226,7 +226,7 @@ def test_a_message_that_is_missing_makes_the_report_fail(run: Run, old: FakeBrok
 
 
 def test_back_turns_the_shovels_round(run: Run, old: FakeBroker, new: FakeBroker) -> None:
-    """What came at Fluffle alone is made at RabbitMQ, and `start` turns it round once more."""
+    """A queue that is at Fluffle alone is made at RabbitMQ, and `start` turns it round once more."""
     started(run)
     new.queues["fresh"] = queue_row("fresh", 3)
     assert run("back") == 0
