@@ -23,6 +23,7 @@ from node.broker.deletions import Deletions
 from node.broker.following import Following
 from node.broker.handoff import attach, publish_again
 from node.broker.mass_deletion import InPieces
+from node.broker.queue_watches import QueueWatches
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, DeclareDelayed, DeclareExchange, DeclareQueue, ExchangeDeclared
@@ -162,6 +163,7 @@ class Broker:
         self.reply_consumers = ReplyConsumers()
         self.client_names = ClientNames(self)
         self.wake: Callable[[], None] = lambda: None
+        self.queue_watches = QueueWatches()
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[BaseConnection, None] = {}
         self.dead_letters = DeadLetters(self)
@@ -242,7 +244,10 @@ class Broker:
             self.delayed.turn()
         if self.damages.has_work:
             self.damages.turn()
+        watches = self.queue_watches.over(self._touched) if self.queue_watches else ()
         self._pump(now)
+        for watch in watches:
+            watch()
         if self.pager is not None and self.pager.has_work:
             self.pager.turn()
         if self.mirrors is not None:  # before the disk, on which the mirrors' way round does not wait

@@ -24,6 +24,8 @@ EXCHANGES: Final = (
 FOR_ALL_NODES: Final = (
     *EXCHANGES,
     "rabbitmq_auth_backend_http",
+    "rabbitmq_federation",
+    "rabbitmq_federation_management",
     "rabbitmq_mqtt",
     "rabbitmq_shovel",
     "rabbitmq_shovel_management",
@@ -38,6 +40,7 @@ _MANAGEMENT_NEEDS: Final = ("rabbitmq_management_agent", "rabbitmq_web_dispatch"
 PLUGINS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(FOR_ALL_NODES, ()),
     "rabbitmq_shovel_management": ("rabbitmq_shovel", *_MANAGEMENT_NEEDS, MANAGEMENT),
+    "rabbitmq_federation_management": ("rabbitmq_federation", *_MANAGEMENT_NEEDS, MANAGEMENT),
     EVENTS: (),
     MANAGEMENT: _MANAGEMENT_NEEDS,
     "rabbitmq_management_agent": ("rabbitmq_web_dispatch",),

@@ -20,6 +20,8 @@ GROUP: Final = "fluffle.plugins"
 
 OTHERS: Final = (
     "rabbitmq_auth_backend_http",
+    "rabbitmq_federation",
+    "rabbitmq_federation_management",
     "rabbitmq_mqtt",
     "rabbitmq_shovel",
     "rabbitmq_shovel_management",
@@ -68,6 +70,10 @@ def _other(name: str) -> Plugin | None:
     match name:
         case "rabbitmq_auth_backend_http":
             from node.backends.http import PLUGIN
+        case "rabbitmq_federation":
+            from node.federation.plugin import PLUGIN
+        case "rabbitmq_federation_management":
+            from node.federation.management_plugin import PLUGIN
         case "rabbitmq_mqtt":
             from node.mqtt.plugin import PLUGIN
         case "rabbitmq_shovel":

@@ -49,6 +49,10 @@ def _service(plugin: str, host: ServiceHost) -> PluginService | None:
             from node.io.shovels import ShovelService
 
             return ShovelService(host)
+        case "rabbitmq_federation":
+            from node.io.federation import FederationService
+
+            return FederationService(host)
         case _:
             return None
 

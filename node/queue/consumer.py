@@ -175,6 +175,11 @@ class Consumers:
         return bool(self._priorities) and not self._holds
 
     @property
+    def highest_waiting(self) -> int | None:
+        """The highest priority of a consumer that may take a message, as far as is known; None: there is none."""
+        return self._priorities[0] if self._priorities else None
+
+    @property
     def exclusive(self) -> bool:
         """True if one consumer has the queue to itself."""
         return bool(self.all) and self.all[0].exclusive

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _DESCRIPTIONS: Final = {
     "rabbitmq_auth_backend_http": "Authentication and authorisation by a web service",
     "rabbitmq_consistent_hash_exchange": "Exchange type x-consistent-hash",
+    "rabbitmq_federation": "Exchanges and queues that get messages from other brokers",
+    "rabbitmq_federation_management": "Federation in the HTTP API and the web UI",
     "rabbitmq_random_exchange": "Exchange types x-random and x-local-random",
     "rabbitmq_sharding": "Exchange type x-modulus-hash",
     "rabbitmq_shovel": "Shovels, which move messages from one broker to another",

@@ -50,6 +50,11 @@ def phash2(term: Term) -> int:
     return _hash(term, 0) & (_RANGE - 1)
 
 
+def phash2_32(term: Term) -> int:
+    """Return the hash of a term as `phash2(Term, 1 bsl 32)` has it, below 2**32."""
+    return _hash(term, 0)
+
+
 def term_of(field: Field) -> Term:
     """Return the term for a field of a table, as RabbitMQ has it: a tuple of type and value."""
     return (Atom(type_name(field.tag)), _value_of(field))
