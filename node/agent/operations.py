@@ -12,6 +12,7 @@ from node.admin.admin import OPERATOR, Admin
 from node.agent import errors, moves
 from node.agent.definition_operations import DefinitionOperations
 from node.agent.delayed_operations import DelayedOperations
+from node.agent.federation_operations import FederationOperations
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
@@ -23,6 +24,7 @@ from node.io.control import EX_USAGE, ControlError
 from node.log import mirroring as log_mirroring
 from node.log import phrases
 from node.operations.delayed import DELAYED
+from node.operations.federation import FEDERATION
 from node.operations.listings import LISTINGS
 from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
@@ -73,6 +75,7 @@ class Operations:
             **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
             **verbs(DELAYED, self._admin, DelayedOperations(agent, self._running)),
             **verbs(SHOVELS, self._admin, ShovelOperations(agent, self._running)),
+            **verbs(FEDERATION, self._admin, FederationOperations(agent, self._running)),
             **verbs(RUNTIME, self._admin, RuntimeOperations(agent, self._running)),
             **DefinitionOperations(agent, self._running).asking,
         }

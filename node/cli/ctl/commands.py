@@ -8,6 +8,7 @@ from typing import Final
 from node.cli.ctl.access_commands import ACCESS, VIRTUAL_HOSTS
 from node.cli.ctl.command import Command, commands, words
 from node.cli.ctl.definition_commands import DEFINITIONS
+from node.cli.ctl.federation_commands import FEDERATION
 from node.cli.ctl.health_commands import HEALTH
 from node.cli.ctl.list_commands import LISTINGS
 from node.cli.ctl.node_commands import NODES
@@ -26,6 +27,7 @@ COMMANDS: Final[dict[str, Command]] = {
     **LISTINGS,
     **commands(delayed.DELAYED),
     **SHOVELS,
+    **FEDERATION,
     **HEALTH,
     **RUNTIME,
     **PARAMETERS,
@@ -60,8 +62,7 @@ OTHER_WAY: Final = {
 NOT_BUILT: Final = words(
     """
     consume_event_stream decode disable_auth_attempt_source_tracking enable_auth_attempt_source_tracking encode
-    federation_status list_ciphers list_network_interfaces peek reset_stats_db restart_federation_link
-    stream_status
+    list_ciphers list_network_interfaces peek reset_stats_db stream_status
     """
 )
 """RabbitMQ's commands that this version does not have yet."""

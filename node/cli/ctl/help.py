@@ -41,6 +41,7 @@ _SECTIONS: Final = (
     "Virtual hosts",
     "Configuration and Environment",
     "Definitions",
+    "Federation",
     "Feature flags",
     "Operations",
     "Queues",

@@ -27,6 +27,7 @@ _NOUNS: Final = (
     "policies",
     "parameters",
     "shovels",
+    "federation",
     "limits",
     "feature_flags",
     "definitions",

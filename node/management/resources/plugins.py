@@ -20,6 +20,7 @@ DEPTH_MAX: Final = 4
 
 BUILT_IN_PAGES: Final = {
     "rabbitmq_shovel_management": ("Shovels", "js/pages/shovels.js", Access.MONITORING),
+    "rabbitmq_federation_management": ("Federation", "js/pages/federation.js", Access.MONITORING),
 }
 """The pages of built-in plug-ins by name: entry of the menu, script among the UI's own files, tag to see it."""
 

@@ -226,8 +226,8 @@ ALWAYS: Final = words(
 """Operations that need no broker; all others do."""
 
 TEXTS: Final = words(
-    "apply_to component configure default_queue_type definition description died_in exchange header limit limits name "
-    "node part password pattern plugin policy queue read reason user vhost write"
+    "apply_to component configure default_queue_type definition description died_in exchange header limit limits "
+    "link_id name node part password pattern plugin policy queue read reason user vhost write"
 )
 EVERYTHING: Final[dict[str, Any]] = dict.fromkeys(TEXTS, "x") | {
     "columns": [],
