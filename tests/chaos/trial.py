@@ -122,7 +122,8 @@ def copied_code() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="fluffle-chaos-code-") as copied:
         code = Path(copied)
         for package in ("node", "cluster"):
-            shutil.copytree(ROOT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"))
+            # Compiled modules too: else each node of a cluster, all at once, compiles all that it imports.
+            shutil.copytree(ROOT / package, code / package)
         yield code
 
 
