@@ -34,6 +34,9 @@ def test_no_page_is_wider_than_the_screen(
 def test_the_ring_and_the_tabs_are_reachable(watches: Callable[..., Watch], site: Site, filled: str) -> None:
     page = watches(is_phone=True).open(site.nodes[0].management_url)
     log_in(page)
+    page.wait_for_load_state(
+        "networkidle"
+    )  # what the first answers change must not move a tab under the finger
     page.locator("nav.tabs").get_by_role("link", name="Rings").tap()
     expect(page.locator("main h1")).to_contain_text("Rings")
     page.get_by_role("link", name=content.QUEUE).first.tap()
