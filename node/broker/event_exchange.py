@@ -23,6 +23,7 @@ from node.amqp.properties import PERSISTENT_MODE, Properties
 from node.broker.internal_exchange import InternalExchange, declaration
 from node.catalogue import events
 from node.catalogue.commands import DeclareExchange
+from node.catalogue.components import without_passwords
 from node.catalogue.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS
 from node.catalogue.records import Binding, Json, User, UserLimits
 from node.client.observer import Observer
@@ -345,7 +346,8 @@ class EventExchange(Observer):
         if change.vhost is None:
             value = catalogue.global_parameter(change.name)
         else:
-            value = catalogue.parameter(change.vhost, change.component, change.name)
+            set_value = catalogue.parameter(change.vhost, change.component, change.name)
+            value = without_passwords(change.component, set_value)
             place["vhost"] = change.vhost
         if value is None:
             self._tell_change("parameter.cleared", place)

@@ -7,6 +7,7 @@ component here allows; whether the plug-in is enabled is asked when an operator 
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
+from node.amqp_client.uri import without_password
 from node.catalogue import federation_parameters as federation
 from node.catalogue import shovel_parameters as shovels
 from node.catalogue.records import Json
@@ -40,6 +41,19 @@ def find_component(name: str, plugins: Collection[str] | None) -> Component | No
     """Return a component; None: there is none, or its plug-in is not enabled.   plugins: None: all are."""
     found = COMPONENTS.get(name)
     return found if found is None or plugins is None or found.plugin in plugins else None
+
+
+def without_passwords(component: str, value: Json) -> Json:
+    """Return the value of a parameter without the passwords in its URIs, for those who need not know them."""
+    if component not in COMPONENTS:
+        return value
+    if isinstance(value, str):
+        return without_password(value)
+    if isinstance(value, list):
+        return [without_passwords(component, each) for each in value]
+    if isinstance(value, dict):
+        return {key: without_passwords(component, each) for key, each in value.items()}
+    return value
 
 
 def policy_keys(plugins: Collection[str] | None) -> list[str]:

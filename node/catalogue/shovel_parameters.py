@@ -53,7 +53,7 @@ def validate_shovel(name: str, value: Json) -> list[str]:
 def local_vhosts(value: Json) -> set[str]:
     """Return the vhosts of this broker that the URIs without a host name. The value passed `validate_shovel`."""
     assert isinstance(value, dict)
-    found = set()
+    found: set[str] = set()
     for key in ("src-uri", "dest-uri"):
         uris = value[key] if isinstance(value[key], list) else [value[key]]
         assert isinstance(uris, list)
