@@ -1,8 +1,10 @@
 """The UI's files among each other: what one names, another is."""
 
 import re
+from pathlib import Path
 from typing import Final
 
+from node.management.resources.plugins import BUILT_IN_PAGES
 from node.management.static_files import FOLDER
 
 SCRIPTS: Final = sorted((FOLDER / "js").rglob("*.js"))
@@ -34,7 +36,8 @@ def test_all_that_is_named_is_there() -> None:
 
 
 def test_each_page_has_its_file_and_each_file_its_page() -> None:
-    assert {path.stem for path in (FOLDER / "js/pages").glob("*.js")} == set(page_files())
+    of_plugins = {Path(script).stem for _, script, _ in BUILT_IN_PAGES.values()}
+    assert {path.stem for path in (FOLDER / "js/pages").glob("*.js")} == of_plugins.union(page_files())
 
 
 def test_names_that_are_imported_are_exported() -> None:
