@@ -284,6 +284,8 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
 
 def _reason(error: OSError) -> str:
     """Return the reason in the words of Erlang: the name of the error in lower case."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls_alert: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"tls_alert: {error.reason or error}"
     if isinstance(error, socket.gaierror):
