@@ -1,4 +1,4 @@
-"""What a connection tells its owner, in the order of the bytes that came."""
+"""The events of a connection, which its owner is told in the order of the bytes that came."""
 
 from typing import NamedTuple, TypeAlias
 

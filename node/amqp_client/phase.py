@@ -7,7 +7,7 @@ class Phase(IntEnum):
     """How far a connection has come. It goes forward only."""
 
     CONNECTING = 0
-    """There is no socket yet, or TLS is not done; the core knows nothing of this phase."""
+    """The socket does not exist yet, or TLS is not done; the core knows nothing of this phase."""
 
     STARTING = 1
     """The protocol header is sent; `connection.start` is to come."""

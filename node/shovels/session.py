@@ -57,7 +57,7 @@ class Link(Protocol):
 
 
 class Counters:
-    """What a shovel has done, over all of its attempts."""
+    """The numbers of messages of one shovel, over all of its attempts."""
 
     __slots__ = ("confirmed", "failures", "forwarded", "refused")
 

@@ -102,7 +102,7 @@ def test_requests_and_a_close_in_good_order(server: ServerThread) -> None:
 
 
 def test_a_large_message_is_sent_while_the_socket_is_full(server: ServerThread) -> None:
-    """What is published while `is_writable` is False waits, and is sent in its order."""
+    """Messages that are published while `is_writable` is False wait, and are sent in their order."""
 
     async def publish() -> int:
         loop, done = asyncio.get_running_loop(), asyncio.Event()

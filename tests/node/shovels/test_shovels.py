@@ -1,4 +1,4 @@
-"""Which node runs which shovel, and how a node follows the catalogue."""
+"""Each shovel has one node that runs it, and each node follows the catalogue."""
 
 from collections.abc import Iterable, Mapping
 
