@@ -1,6 +1,7 @@
 """The resource `/federation-links`: the links of all nodes, and a restart of one.
 
-It is there while the plug-in `rabbitmq_federation_management` is enabled.
+Lists are empty while the plug-in is not enabled, as monitors ask for them; a restart needs the plug-in
+`rabbitmq_federation_management`.
 Source: RabbitMQ 3.10.8, `rabbit_federation_mgmt`.
 """
 
@@ -24,9 +25,10 @@ _ORDER: Final = ("vhost", "type", "exchange", "queue", "upstream", "id")
 
 def _listing(is_wanted: Callable[[Row], bool]) -> Handler:
     async def handler(call: Call) -> Reply:
-        _check_enabled(call)
         vhosts = set(call.vhosts())
-        answers = await call.site.ask_all("plugin", {"plugin": PLUGIN, "question": "links"})
+        is_enabled = PLUGIN in call.catalogue.plugins.by_name
+        question = {"plugin": PLUGIN, "question": "links"}
+        answers = await call.site.ask_all("plugin", question) if is_enabled else {}
         rows = [row for answer in answers.values() for row in answer or ()]
         found = [row for row in rows if row["vhost"] in vhosts and is_wanted(row)]
         return await listed(call, _as_it_is, found, _ORDER)
@@ -36,7 +38,8 @@ def _listing(is_wanted: Callable[[Row], bool]) -> Handler:
 
 async def restart(call: Call) -> Reply:
     """DELETE /federation-links/vhost/{vhost}/{id}/{node}/restart."""
-    _check_enabled(call)
+    if MANAGEMENT_PLUGIN not in call.catalogue.plugins.by_name:
+        raise no_such_thing()
     call.vhost(call.path["vhost"])
     arguments = {"plugin": PLUGIN, "question": "restart", "arguments": {"id": call.path["id"]}}
     if all(member.name != call.path["node"] for member in call.site.members()):
@@ -48,11 +51,6 @@ async def restart(call: Call) -> Reply:
     if not is_known:
         raise no_such_thing()
     return no_content()
-
-
-def _check_enabled(call: Call) -> None:
-    if MANAGEMENT_PLUGIN not in call.catalogue.plugins.by_name:
-        raise no_such_thing()
 
 
 def _as_it_is(row: Row) -> Row:

@@ -175,7 +175,4 @@ ROUTES: Final = (
     Route("GET", "/traces", nothing, _ADMIN),
     Route("GET", "/traces/{vhost}", nothing, _ADMIN),
     Route("GET", "/trace-files", nothing, _ADMIN),
-    Route("GET", "/federation-links", nothing, _MONITORING),
-    Route("GET", "/federation-links/{vhost}", nothing, _MONITORING),
-    Route("GET", "/federation-links/{vhost}/state/down", nothing, _MONITORING),
 )
