@@ -43,7 +43,7 @@ BINARY: Final = "binary"
 CLOSING_S: Final = 5.0
 """The time that a client has to answer a close frame; then the socket is closed."""
 
-INFLATED_IN_A_TURN_BYTES: Final = 256 * 1024
+INFLATED_IN_A_TURN_BYTES: Final = 64 * 1024
 """So much of what compressed messages inflate to is passed on in a turn; then others have theirs."""
 
 WEB_SETTINGS: Final = (

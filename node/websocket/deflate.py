@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 NAME: Final = "permessage-deflate"
 
-INFLATED_PIECE_BYTES: Final = 64 * 1024
+INFLATED_PIECE_BYTES: Final = 16 * 1024
 """The most bytes that are inflated at once."""
 
 DEFLATED_MIN_BYTES: Final = 256
@@ -34,7 +34,7 @@ _TAIL: Final = b"\x00\x00\xff\xff"
 """The end of each message, which is not sent: an empty block that is not compressed."""
 
 _AFTER_FINAL: Final = b"\x00" + _TAIL
-"""What may follow a block that says it is the last one (§7.2.3.4): such an empty block."""
+"""What may follow a block that says it is the last one (RFC 7692 7.2.3.4): such an empty block."""
 
 _BITS: Final = {str(bits): bits for bits in range(8, _BITS_MAX + 1)}
 

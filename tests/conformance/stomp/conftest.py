@@ -10,6 +10,7 @@ from tests.kit.servers import Server, Settings, start_server
 from tests.kit.stomp_client import StompClient
 
 PLUGIN = "rabbitmq_stomp"
+WEB_PLUGIN = "rabbitmq_web_stomp"
 
 Open = Callable[..., StompClient]
 """Opens a connection that is logged in: `stomp()`, `stomp("1.0")`, `stomp(login="ada")`."""
@@ -20,6 +21,18 @@ class StompServer(NamedTuple):
 
     server: Server
     port: int
+
+
+class WebServer(NamedTuple):
+    """A server and the port of its listener for WebSockets."""
+
+    server: Server
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address of the WebSocket."""
+        return f"ws://127.0.0.1:{self.port}/ws"
 
 
 def start_stomp(settings: Settings | None = None, plugins: Sequence[str] = (PLUGIN,)) -> StompServer:
@@ -34,6 +47,16 @@ def stomp_server() -> Iterator[StompServer]:
     """The server of these tests, with default settings."""
     started = start_stomp()
     yield started
+    started.server.stop()
+
+
+@pytest.fixture(scope="session")
+def web_server() -> Iterator[WebServer]:
+    """A server with both plug-ins, for clients over WebSocket."""
+    port = free_port()
+    settings = {"web_stomp.tcp.ip": "127.0.0.1", "web_stomp.tcp.port": str(port)}
+    started = start_stomp(settings, (PLUGIN, WEB_PLUGIN))
+    yield WebServer(started.server, port)
     started.server.stop()
 
 

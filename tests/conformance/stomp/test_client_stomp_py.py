@@ -21,7 +21,7 @@ KINDS = {
 }
 
 
-def _options(version: str) -> dict[str, Any]:
+def connection_options(version: str) -> dict[str, Any]:
     """Return what all connections need: without a vhost stomp.py names its server's address as one."""
     return {"reconnect_attempts_max": 1, **({"vhost": "/"} if version != "1.0" else {})}
 
@@ -77,7 +77,7 @@ def connect(stomp_server: StompServer, request: pytest.FixtureRequest) -> Iterat
 
     def make(**options: Any) -> Client:
         address = (stomp_server.server.host, stomp_server.port)
-        connection = KINDS[request.param]([address], **_options(request.param), **options)
+        connection = KINDS[request.param]([address], **connection_options(request.param), **options)
         opened.append(Client(connection, request.param))
         return opened[-1]
 
@@ -141,7 +141,7 @@ def test_faults_are_heard(connect: Callable[..., Client]) -> None:
 @pytest.mark.slow
 def test_heart_beats_keep_a_connection(stomp_server: StompServer) -> None:
     address = (stomp_server.server.host, stomp_server.port)
-    connection = stomp.StompConnection12([address], heartbeats=(1000, 1000), **_options("1.2"))
+    connection = stomp.StompConnection12([address], heartbeats=(1000, 1000), **connection_options("1.2"))
     client = Client(connection, "1.2")
     with pytest.raises(queue.Empty):
         client.heard.events.get(timeout=3.5)
@@ -151,6 +151,6 @@ def test_heart_beats_keep_a_connection(stomp_server: StompServer) -> None:
 
 def test_a_wrong_password_is_refused(stomp_server: StompServer) -> None:
     address = (stomp_server.server.host, stomp_server.port)
-    connection = stomp.StompConnection12([address], **_options("1.2"))
+    connection = stomp.StompConnection12([address], **connection_options("1.2"))
     with pytest.raises(stomp.exception.ConnectFailedException):
         connection.connect("guest", "wrong", wait=True)

@@ -1,39 +1,25 @@
 """STOMP over WebSocket, with two clients: websocket-client, and stomp.py upon it."""
 
+import socket
+import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import stomp
 import websocket
 
-from tests.conformance.stomp.conftest import PLUGIN, start_stomp
+from tests.conformance.stomp.conftest import WebServer
 from tests.conformance.stomp.test_client_stomp_py import Heard
 from tests.kit.client_steps import TIMEOUT_S
-from tests.kit.ports import free_port
-from tests.kit.servers import Server
+from tests.kit.patience import patience
+from tests.kit.server_cluster import is_rabbitmq
+from tests.kit.websocket_frames import TEXT, client_frame, deflated_message, request
 
 Name = Callable[[str], str]
 Connect = Callable[..., Any]
 
 CONNECT = "CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
-
-
-class WebServer(NamedTuple):
-    """A server and the port of its listener for WebSockets."""
-
-    server: Server
-    port: int
-
-
-@pytest.fixture(scope="session")
-def web_server() -> Iterator[WebServer]:
-    """The server of these tests, with both plug-ins."""
-    port = free_port()
-    settings = {"web_stomp.tcp.ip": "127.0.0.1", "web_stomp.tcp.port": str(port)}
-    started = start_stomp(settings, (PLUGIN, "rabbitmq_web_stomp"))
-    yield WebServer(started.server, port)
-    started.server.stop()
 
 
 @pytest.fixture
@@ -90,9 +76,11 @@ def test_pings_are_answered(connect: Connect) -> None:
 
 
 def test_the_end_is_a_close_frame(connect: Connect) -> None:
+    """RabbitMQ's comes without the receipt before it."""
     client = connect()
     client.send("DISCONNECT\nreceipt:bye\n\n\0")
-    assert client.recv().startswith("RECEIPT\nreceipt-id:bye\n")
+    if not is_rabbitmq():
+        assert client.recv().startswith("RECEIPT\nreceipt-id:bye\n")
     opcode, data = client.recv_data(control_frame=True)
     assert opcode == websocket.ABNF.OPCODE_CLOSE
     assert int.from_bytes(data[:2]) == 1000
@@ -103,6 +91,87 @@ def test_other_paths_are_not_found(web_server: WebServer, path: str) -> None:
     with pytest.raises(websocket.WebSocketBadStatusException) as error:
         websocket.create_connection(f"ws://127.0.0.1:{web_server.port}{path}", timeout=TIMEOUT_S)
     assert error.value.status_code == 404
+
+
+class Deflating:
+    """A client whose messages are compressed: websocket-client cannot do so.   extension: the server's answer."""
+
+    def __init__(self, port: int, offer: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S * patience())
+        self._socket.sendall(request(Sec_WebSocket_Extensions=offer))
+        self._inflater = zlib.decompressobj(-15)  # a server may refer to its earlier messages
+        self._data = b""
+        while b"\r\n\r\n" not in self._data:
+            self._receive()
+        head, _, self._data = self._data.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 "), head
+        lines = [line.partition(": ") for line in head.decode().split("\r\n")]
+        self.extension = next(
+            (text for name, _, text in lines if name.lower() == "sec-websocket-extensions"), ""
+        )
+
+    def _receive(self) -> None:
+        received = self._socket.recv(65536)
+        assert received, "the server has closed the connection"
+        self._data += received
+
+    def send(self, data: bytes) -> None:
+        """Send a message, compressed without a window of earlier ones."""
+        self._socket.sendall(client_frame(TEXT, deflated_message(data), is_deflated=True))
+
+    def frame(self) -> tuple[bool, bytes]:
+        """Return whether the next frame of the server was compressed, and its payload."""
+        while (found := self._whole()) is None:
+            self._receive()
+        is_deflated, payload = found
+        return is_deflated, self._inflater.decompress(payload + b"\0\0\xff\xff") if is_deflated else payload
+
+    def _whole(self) -> tuple[bool, bytes] | None:
+        if len(self._data) < 10:
+            return None
+        first, size, at = self._data[0], self._data[1], 2
+        if size >= 126:
+            width = 2 if size == 126 else 8
+            size, at = int.from_bytes(self._data[at : at + width]), at + width
+        if len(self._data) < at + size:
+            return None
+        payload, self._data = self._data[at : at + size], self._data[at + size :]
+        return bool(first & 0x40), payload
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        "permessage-deflate",
+        "permessage-deflate; client_max_window_bits",
+        "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+        "permessage-deflate; server_max_window_bits=10",
+    ],
+)
+def test_messages_are_compressed(web_server: WebServer, name: Name, offer: str) -> None:
+    client, destination = Deflating(web_server.port, offer), f"/queue/{name('q')}"
+    assert client.extension.startswith("permessage-deflate")
+    client.send(CONNECT.encode())
+    assert client.frame()[1].startswith(b"CONNECTED\n")
+    client.send(f"SUBSCRIBE\ndestination:{destination}\nid:1\n\n\0".encode())
+    for number in range(3):
+        body = b"%d" % number * 10_000
+        client.send(f"SEND\ndestination:{destination}\n\n".encode() + body + b"\0")
+        is_deflated, message = client.frame()
+        assert is_deflated
+        assert message.rstrip(b"\n").endswith(b"\n\n%b\0" % body)
+    client.close()
+
+
+@pytest.mark.parametrize("offer", ["x-unknown", "permessage-deflate; unknown"])
+def test_other_extensions_are_declined(web_server: WebServer, offer: str) -> None:
+    client = Deflating(web_server.port, offer)
+    assert client.extension == ""
+    client.close()
 
 
 def test_large_messages(connect: Connect, name: Name) -> None:

@@ -111,7 +111,7 @@ def test_examples_of_the_standard() -> None:
     assert inflated(bytes.fromhex("000500faff48656c6c6f00")) == b"Hello"
     assert inflated(bytes.fromhex("f348cdc9c9070000")) == b"Hello"
     assert inflated(bytes.fromhex("f248050000 00ffffcac9c90700")) == b"Hello"
-    assert inflated(b"\x00") == b"", "§7.2.3.6: a message without data"
+    assert inflated(b"\x00") == b"", "7.2.3.6: a message without data"
 
 
 def test_each_size_around_a_piece_comes_whole() -> None:
@@ -144,13 +144,13 @@ def test_any_bytes_are_inflated_or_damaged(data: bytes) -> None:
 
 
 def test_a_bomb_costs_a_piece_at_a_time() -> None:
-    """256 MiB in 256 KiB: the memory is that of a piece, as long as each is dropped."""
+    """16 MiB in 16 KiB: the memory is that of a piece, as long as each is dropped."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     block = bytes(1 << 20)
-    bomb = b"".join(packer.compress(block) for _ in range(256)) + packer.flush(zlib.Z_SYNC_FLUSH)
+    bomb = b"".join(packer.compress(block) for _ in range(16)) + packer.flush(zlib.Z_SYNC_FLUSH)
     tracemalloc.start()
     size = sum(len(piece) for piece in Inflater().feed(bomb, is_end=True))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert size == 256 << 20
-    assert peak < 4 * len(bomb) + 4 * INFLATED_PIECE_BYTES
+    assert size == 16 << 20
+    assert peak < 1 << 20
