@@ -246,5 +246,10 @@ def _number_in(id_: str) -> int:
     return int(id_.rpartition("\0")[2].rpartition(".")[2])
 
 
+def connection_pid(row: Mapping[str, Any], channel: int) -> str:
+    """Return the pid of a connection, which a row is of, or of one of its channels.   channel: 0: the connection."""
+    return _pid(row["node"], _number_in(row["id"]), channel)
+
+
 def _pid(node: str, connection: int, channel: int) -> str:
     return f"<{node}.1.{connection}.{channel}>"

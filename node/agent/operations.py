@@ -14,6 +14,7 @@ from node.agent.definition_operations import DefinitionOperations
 from node.agent.delayed_operations import DelayedOperations
 from node.agent.federation_operations import FederationOperations
 from node.agent.list_operations import ListOperations
+from node.agent.protocol_operations import ProtocolOperations
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
 from node.agent.shovel_operations import ShovelOperations
@@ -30,6 +31,7 @@ from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
 from node.operations.plugins import PLUGINS
 from node.operations.policies import POLICIES
+from node.operations.protocol_clients import PROTOCOL_CLIENTS
 from node.operations.queues import QUEUES
 from node.operations.runtime import RUNTIME
 from node.operations.shovels import SHOVELS
@@ -72,6 +74,7 @@ class Operations:
             **verbs(POLICIES, self._admin, policies),
             **verbs(PLUGINS, self._admin, plugins),
             **verbs(LISTINGS, self._admin, lists),
+            **verbs(PROTOCOL_CLIENTS, self._admin, ProtocolOperations(agent, self._running)),
             **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
             **verbs(DELAYED, self._admin, DelayedOperations(agent, self._running)),
             **verbs(SHOVELS, self._admin, ShovelOperations(agent, self._running)),

@@ -10,6 +10,8 @@ Source: amqp-behaviour §1.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from node.amqp.connection_state import ConnectionState
@@ -47,6 +49,7 @@ class BaseConnection(ABC):
     number: for the log.   id: of this connection alone, for ever.
     vhost, user_name: empty before the connection is open.   auth_mechanism: of SASL.
     protocol: as operators see it.   plugin: the plug-in that speaks it; empty: the node itself.
+    protocol_facts: what the plug-in tells operators of the client, by columns of the list of its connections.
     rights: of a user whom a plug-in's auth backend authorises; None: the catalogue does.
     stalled: channels with consumers that wait for room in our output.
     confirming: channels with confirms to flush.
@@ -56,6 +59,8 @@ class BaseConnection(ABC):
     is_writable, is_socket_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
     is_finished: nothing more is awaited: the shell flushes and resets the socket.
     """
+
+    protocol_facts: Mapping[str, str | bool] = MappingProxyType({})
 
     def __init__(
         self,

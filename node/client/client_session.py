@@ -1,11 +1,11 @@
 """The session that a plug-in's connection is given: each wish becomes a method of AMQP for the broker."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final, Protocol
 
 from node.amqp.constants import FRAME_END, FRAME_METHOD
-from node.amqp.field_table import Table
+from node.amqp.field_table import Table, longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import (
     BasicAck,
@@ -59,7 +59,9 @@ class Speaker(Protocol):
 
     peer: ClientEndpoint
     client_name: str | None
+    client_properties: Table
     protocol: str
+    protocol_facts: Mapping[str, str | bool]
     vhost: str
 
     @property
@@ -161,6 +163,11 @@ class ClientSession:
     def name_client(self, name: str) -> None:
         """Show operators the client's name."""
         self._speaker.client_name = name
+
+    def describe(self, properties: Mapping[str, str], facts: Mapping[str, str | bool]) -> None:
+        """Show operators what the client is."""
+        self._speaker.client_properties = {name: longstr(text) for name, text in properties.items()}
+        self._speaker.protocol_facts = facts
 
     def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
         """Be the only connection with a name."""

@@ -12,7 +12,7 @@ out as one batch, and messages of one delivery come together.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from node.amqp.field_table import Table
@@ -134,10 +134,17 @@ class Session(Protocol):
         """
 
     def name_protocol(self, protocol: str) -> None:
-        """Show operators which version of the protocol the client speaks, such as `MQTT 5.0`."""
+        """Show operators which version of the protocol the client speaks, such as `MQTT 5-0`."""
 
     def name_client(self, name: str) -> None:
         """Show operators the name that the client gave itself."""
+
+    def describe(self, properties: Mapping[str, str], facts: Mapping[str, str | bool]) -> None:
+        """Show operators what the client is.
+
+        properties: shown as an AMQP client's own, such as `product`.
+        facts: columns of the command that lists the protocol's connections, such as `session_id`.
+        """
 
     def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
         """Be the only connection of the plug-in, in the vhost, with a name.

@@ -236,6 +236,10 @@ class MqttConnection(ProtocolConnection):
         self._tells_reasons = given.request_problem_information is not False
         client_id = client_id_of(connect, node.random_bytes(GENERATED_BYTES))
         node.name_client(client_id)
+        node.describe(
+            {"product": "MQTT client", "client_id": client_id},
+            {"client_id": client_id, "clean_sess": connect.clean_start},
+        )
         proven = yield from self._log_in(connect)
         yield lambda on_done: node.claim_name(client_id, lambda: on_done(None))
         wanted_s, expiry_s = self._expiry(connect)

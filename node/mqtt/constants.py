@@ -15,7 +15,8 @@ class Version(IntEnum):
     MQTT_5 = 5
 
 
-VERSION_NAMES: Final = {Version.MQTT_3_1: "3.1", Version.MQTT_3_1_1: "3.1.1", Version.MQTT_5: "5.0"}
+VERSION_NAMES: Final = {Version.MQTT_3_1: "3.1.0", Version.MQTT_3_1_1: "3.1.1", Version.MQTT_5: "5-0"}
+"""The versions as operators see them: as in RabbitMQ 3.10.8, and 5.0 as in 3.13, the first one that has it."""
 
 
 class PacketType(IntEnum):

@@ -12,6 +12,7 @@ from node.statistics.rows import Part, Row, Selection
 from node.statistics.watches import OCTETS, Watches
 
 GARBAGE_COLLECTION: Final = "garbage_collection"
+PROTOCOL_FACTS: Final = "protocol_facts"
 REDUCTIONS: Final = ("reductions", "reductions_details")
 
 _NO_GARBAGE: Final = {
@@ -124,6 +125,12 @@ def _properties(connection: Connection, watches: Watches, query: Query, row: dic
     row["client_properties"] = plain_table(connection.client_properties)
 
 
+def _protocol(connection: Connection, watches: Watches, query: Query, row: dict[str, Any]) -> None:
+    """Add what a plug-in tells of its protocol's client; the HTTP API does not show it."""
+    if query.fields is not None and PROTOCOL_FACTS in query.fields:
+        row[PROTOCOL_FACTS] = dict(connection.protocol_facts)
+
+
 def _traffic(connection: Connection, watches: Watches, query: Query, row: dict[str, Any]) -> None:
     watch = watches.connections
     tracked = watch.get(connection_id(connection)) if watches.is_on else None
@@ -164,5 +171,6 @@ _PARTS: Final[tuple[Part[Connection], ...]] = (
     (frozenset({"state", "channels", "recv_cnt", "send_cnt"}), _state),
     (frozenset({"ssl", *_TLS}), _tls),
     (frozenset({"client_properties"}), _properties),
+    (frozenset({PROTOCOL_FACTS}), _protocol),
     (frozenset({*OCTETS, *(f"{name}_details" for name in OCTETS)}), _traffic),
 )

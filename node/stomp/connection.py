@@ -271,6 +271,7 @@ class StompConnection(ProtocolConnection):
         if user is None:
             raise LoginFailed("Bad CONNECT", "Missing login or passcode header(s)")
         self._client.version = self._decoder.version = version
+        mechanism = "stomp_headers" if "login" in headers else "ssl" if password is None else "config"
         refusal = yield partial(self._session.log_in, user, password)
         if refusal is not None and refusal.text.endswith(_LOOPBACK_ONLY):
             raise LoginFailed("Bad CONNECT", "non-loopback access denied")
@@ -281,6 +282,16 @@ class StompConnection(ProtocolConnection):
         if refusal is not None:
             raise LoginFailed("Bad CONNECT", f"Virtual host '{vhost}' access denied")
         self._connected(version)
+        self._session.describe(
+            {"product": "STOMP client"},
+            {
+                "session_id": self._session_id,
+                "version": version,
+                "implicit_connect": self._settings.connects_implicitly,
+                "auth_login": user,
+                "auth_mechanism": mechanism,
+            },
+        )
 
     def _password(self, headers: dict[str, str]) -> bytes:
         passcode = headers.get("passcode", self._settings.default_pass)

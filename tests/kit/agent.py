@@ -38,11 +38,14 @@ def environ_of(directory: Path) -> dict[str, str]:
     return {"XDG_RUNTIME_DIR": str(directory)}
 
 
-def serve(directory: Path, asks: Callable[["Asker"], None]) -> Agent:
-    """Run an agent, and `asks` in a thread at the same time, as the command line would."""
+def serve(directory: Path, asks: Callable[["Asker"], None], **settings: Any) -> Agent:
+    """Run an agent, and `asks` in a thread at the same time, as the command line would.
+
+    settings: fields of its configuration.
+    """
 
     async def run() -> Agent:
-        agent = Agent(config_for(directory), Operations, environ=environ_of(directory))
+        agent = Agent(config_for(directory, **settings), Operations, environ=environ_of(directory))
         assert await agent.start()
         try:
             await asyncio.to_thread(asks, Asker(agent))

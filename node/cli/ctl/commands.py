@@ -13,6 +13,7 @@ from node.cli.ctl.health_commands import HEALTH
 from node.cli.ctl.list_commands import LISTINGS
 from node.cli.ctl.node_commands import NODES
 from node.cli.ctl.parameter_commands import PARAMETERS
+from node.cli.ctl.protocol_commands import PROTOCOL_CLIENTS
 from node.cli.ctl.queue_commands import QUEUES
 from node.cli.ctl.runtime_commands import RUNTIME
 from node.cli.ctl.shovel_commands import SHOVELS
@@ -25,6 +26,7 @@ COMMANDS: Final[dict[str, Command]] = {
     **ACCESS,
     **QUEUES,
     **LISTINGS,
+    **PROTOCOL_CLIENTS,
     **commands(delayed.DELAYED),
     **SHOVELS,
     **FEDERATION,

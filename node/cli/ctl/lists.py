@@ -65,6 +65,11 @@ def _row(row: Mapping[str, Any], columns: tuple[str, ...], shown: Mapping[str, A
     return found
 
 
+def _protocol(value: Any) -> Any:
+    """Return AMQP's version as a tuple, and the name of another protocol as it is."""
+    return Tuple(value) if isinstance(value, list) else value
+
+
 def _states(value: Any) -> Pairs:
     return Pairs({node: Atom(state) for node, state in value.items()})
 
@@ -89,7 +94,7 @@ CONNECTIONS: Final = Listing(
         "host": Address,
         "peer_host": Address,
         "state": Atom,
-        "protocol": Tuple,
+        "protocol": _protocol,
         "client_properties": Arguments,
     },
 )

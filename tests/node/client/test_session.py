@@ -145,6 +145,9 @@ def test_what_a_session_knows_and_says() -> None:
     client = ToldClient.opened(World())
     client.session.name_protocol("TOLD 2")
     assert client.connection.protocol == "TOLD 2"
+    client.session.describe({"product": "x"}, {"told": True})
+    assert client.connection.client_properties == {"product": longstr("x")}
+    assert client.connection.protocol_facts == {"told": True}
     assert client.session.message_max_bytes == client.world.broker.settings.message_max_bytes
     assert len(client.session.random_bytes(16)) == 16
 

@@ -146,7 +146,7 @@ def test_a_client_that_does_not_connect_in_time_is_reset() -> None:
 
 def test_a_connection_is_shown_with_its_version_and_client_id() -> None:
     world = World()
-    for version, name in ((V3, "MQTT 3.1"), (V4, "MQTT 3.1.1"), (V5, "MQTT 5.0")):
+    for version, name in ((V3, "MQTT 3.1.0"), (V4, "MQTT 3.1.1"), (V5, "MQTT 5-0")):
         connection = connected(world, f"meter {version}", version).connection
         assert (connection.protocol, connection.client_name) == (name, f"meter {version}")
         assert connection.auth_mechanism == "mqtt"

@@ -636,4 +636,4 @@ def test_mqtt_3_1() -> None:
     client.subscribe("a", qos=1)
     client.publish("a", b"m", qos=1)
     assert client.bodies() == [b"m"]
-    assert client.connection.protocol == "MQTT 3.1"
+    assert client.connection.protocol == "MQTT 3.1.0"
