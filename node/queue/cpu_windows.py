@@ -6,7 +6,10 @@
 Each fifth turn of the loop is a window. What queues do in it is timed with the thread's CPU clock, and belongs to these
 queues. The rest of the thread's time in the window (system calls of sockets, parsing, writing, preparing jobs for the
 disk) is divided among the queues by how often they worked and by the bytes they moved. What was done for clients of
-this node is kept apart, as it stays here when the queue's master moves. All times count for five.
+this node is kept apart, as it stays here when the queue's master moves.
+
+All times count for five at first, then for what windows have been of the thread's time in the last round of windows. A
+window takes more time than another turn, as it measures, so five would give queues more than the thread has.
 
 Source: spark §2.3 (cpu_us_total); docs/telemetry.md, "CPU of queues".
 """
@@ -15,8 +18,14 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 EVERY: Final = 5
-"""Each fifth turn is a window and counts for five: a look at a thread's CPU clock takes half a microsecond. It is a
-prime, as traffic has patterns."""
+"""Each fifth turn is a window and counts for five at first: a look at a thread's CPU clock takes half a microsecond. It
+is a prime, as traffic has patterns."""
+
+ROUND: Final = 200
+"""After so many windows it is known anew for how much they count: half a second to some minutes."""
+
+WEIGHT_MAX: Final = 4.0 * EVERY
+"""The most for which a window counts: other turns had a single long piece of work then, such as a long list."""
 
 WORK_BYTES: Final = 32 * 1024
 """One piece of work costs as much beside the queue as this many bytes: a read or write of a socket with its turn of
@@ -53,9 +62,13 @@ class CpuWindows:
         "_clock",
         "_copies",
         "_idle_ns",
+        "_inside_ns",
         "_is_idle",
+        "_round_began",
         "_timed_ns",
         "_turns_left",
+        "_weight",
+        "_windows_left",
         "clients_ns",
         "is_open",
         "remote_node",
@@ -72,6 +85,12 @@ class CpuWindows:
         """The time in this window that is in the account of a queue already."""
         self._idle_ns = 0
         self._is_idle = True
+        self._weight = float(EVERY)
+        """A time in a window counts for so many."""
+        self._round_began: int | None = None  # the thread that makes the windows may be another one
+        self._inside_ns = 0
+        """The time of all windows of this round."""
+        self._windows_left = ROUND
         self._copies: dict[CostAccount, int] = {}
         self._clients: dict[CostAccount, int] = {}
 
@@ -85,6 +104,8 @@ class CpuWindows:
             self.is_open = self._is_idle = True
             self._timed_ns = self._idle_ns = 0
             self._began = self._clock()
+            if self._round_began is None:
+                self._round_began = self._began
 
     def begin(self) -> None:
         """Note that work for queues begins, before it is known for which ones: frames of a node are to be decoded."""
@@ -104,7 +125,7 @@ class CpuWindows:
         """Add the time since `enter` to an account, without that of the work within."""
         spent_ns = self._clock() - self._timed_ns - mark
         self._timed_ns += spent_ns
-        account.cpu_ns += spent_ns * EVERY
+        account.cpu_ns += round(spent_ns * self._weight)
 
     def worked(self, account: CostAccount, size: int, *, for_client: bool) -> None:
         """Note work that costs time outside of the queue, too.   size: the bytes that it moved.
@@ -117,12 +138,20 @@ class CpuWindows:
     def _close(self) -> None:
         self.is_open = False
         self._turns_left = EVERY - 1
-        if self._is_idle:
-            return  # the node's own work
-        rest_ns = self._clock() - self._began - self._timed_ns - self._idle_ns
+        now = self._clock()
+        window_ns = now - self._began
+        if not self._is_idle:  # else it was the node's own work
+            self._divide(window_ns - self._timed_ns - self._idle_ns)
+        self._inside_ns += window_ns
+        self._windows_left -= 1
+        if not self._windows_left:
+            self._end_round(now)
+
+    def _divide(self, rest_ns: int) -> None:
+        """Divide the time of a window that is in no account among the queues that worked in it."""
         weights = sum(self._copies.values()) + sum(self._clients.values())
         if rest_ns > 0 and weights:
-            rest_ns *= EVERY
+            rest_ns = round(rest_ns * self._weight)
             for account, weight in self._copies.items():
                 account.cpu_ns += rest_ns * weight // weights
             for account, weight in self._clients.items():
@@ -131,3 +160,10 @@ class CpuWindows:
                 self.clients_ns += share_ns
         self._copies.clear()
         self._clients.clear()
+
+    def _end_round(self, now: int) -> None:
+        """Have windows count for what they were of the thread's time in this round."""
+        assert self._round_began is not None, "windows have been open"
+        if self._inside_ns:
+            self._weight = min((now - self._round_began) / self._inside_ns, WEIGHT_MAX)
+        self._round_began, self._inside_ns, self._windows_left = now, 0, ROUND

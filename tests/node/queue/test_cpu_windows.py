@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.queue.cpu_windows import EVERY, LEAD_NS, WORK_BYTES, CpuWindows
+from node.queue.cpu_windows import EVERY, LEAD_NS, ROUND, WEIGHT_MAX, WORK_BYTES, CpuWindows
 
 
 class Costs:
@@ -114,6 +114,36 @@ def test_a_window_without_work_is_no_queues() -> None:
     thread.work(costs, 10)
     thread.windows.end_turn()
     assert costs.cpu_ns == 10 * EVERY
+
+
+def a_round(thread: Thread, costs: Costs, *, window_ns: int, turn_ns: int) -> int:
+    """Let as many windows pass as count together, with work in each turn; return the time of all."""
+    began = thread.now
+    for _ in range(ROUND):
+        thread.open()
+        thread.work(costs, window_ns)
+        thread.windows.end_turn()
+        thread.now += turn_ns * (EVERY - 1)
+    return thread.now - began
+
+
+def test_queues_are_given_no_more_time_than_the_thread_has() -> None:
+    """A turn takes longer while it is measured; five times its time would be more than all turns took."""
+    thread, costs = Thread(), Costs()
+    for _ in range(2):  # it takes a round until it is known
+        a_round(thread, costs, window_ns=1500, turn_ns=1000)
+    before = costs.cpu_ns
+    spent_ns = a_round(thread, costs, window_ns=1500, turn_ns=1000)
+    assert abs(costs.cpu_ns - before - spent_ns) <= 0.01 * spent_ns
+
+
+def test_long_work_outside_of_windows_is_not_multiplied_without_a_limit() -> None:
+    thread, costs = Thread(), Costs()
+    for _ in range(2):
+        a_round(thread, costs, window_ns=10, turn_ns=10_000)
+    before = costs.cpu_ns
+    a_round(thread, costs, window_ns=10, turn_ns=10_000)
+    assert costs.cpu_ns - before == ROUND * 10 * WEIGHT_MAX
 
 
 @given(
