@@ -206,6 +206,11 @@ class FrameReader:
         """Bytes of the stream that were not taken yet."""
         return self._buffered
 
+    @property
+    def is_free(self) -> bool:
+        """True if a run of publishes or settlements would be taken at once: nothing is kept, paused or watched."""
+        return not (self.paused or self._pieces or self.watches_contents)
+
     def put_back(self, data: bytes) -> None:
         """Keep whole frames that were taken before, as the first to be taken after `paused`."""
         assert self.paused

@@ -27,6 +27,7 @@ from node.catalogue.commands import Bind, Command, DeclareExchange, DeclareQueue
 from node.client.endpoint import ClientEndpoint
 from node.client.host import ClientHost
 from node.client.publish_frames import PublishFrames
+from node.client.session_input import AckRuns, Asked
 from node.client.session_topology import bindings_of, find_queue
 from node.extension.auth_backend import Challenge
 from node.extension.protocol import Authenticated, Delivery, Peer, QueueBinding, QueueFacts, Refusal
@@ -89,7 +90,7 @@ class Speaker(Protocol):
         self, method: str, data: bytes, on_done: Callable[[Challenge | Authenticated | Refusal], None]
     ) -> None: ...
     def open(self, vhost: str, on_done: OnDone) -> None: ...
-    def ask_broker(self, frames: bytes) -> None: ...
+    def ask_broker(self, frames: Asked) -> None: ...
     def ask_topology(self, method: Method, on_done: OnDone) -> None: ...
     def after_requests(
         self, frames: bytes, on_done: Callable[[bool], None], *, is_confirmed: bool
@@ -97,7 +98,7 @@ class Speaker(Protocol):
     def ask_log(self, command: Command[Any], on_done: OnDone) -> None: ...
     def check_publish(self, exchange: str, routing_key: str, on_done: OnDone) -> None: ...
     def allow(self, exchange: str) -> None: ...
-    def publish(self, frames: bytes, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None: ...
+    def publish(self, frames: Asked, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None: ...
     def get(self, frames: bytes, on_message: Callable[[Delivery | None], None]) -> None: ...
     def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
     def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
@@ -368,12 +369,9 @@ class ClientSession:
         """Publish messages that differ in their bodies only, and in the header that varies."""
         if as_node:
             self._speaker.allow(exchange)
-        if varying:
-            data = self._publish_frames.run(exchange, routing_key, properties, bodies, varying)
-        else:
-            frames = self._publish_frames.frames
-            data = b"".join([frames(exchange, routing_key, properties, body) for body in bodies])
-        self._speaker.publish(data, len(bodies), on_confirms)
+        run = self._publish_frames.run(exchange, routing_key, properties, bodies, varying)
+        is_short = max(run.size, *map(len, bodies)) <= self._speaker.message_max_bytes
+        self._speaker.publish(run if is_short else run.frames(), len(bodies), on_confirms)
 
     def consume(
         self,
@@ -408,8 +406,7 @@ class ClientSession:
 
     def ack_all(self, tags: Sequence[int]) -> None:
         """Settle deliveries, each by itself."""
-        pack, head = _ACK.pack, _ACK_HEAD
-        self._speaker.ask_broker(b"".join([pack(*head, tag, False, FRAME_END) for tag in tags]))
+        self._speaker.ask_broker(AckRuns(MESSAGES, tags))
 
     def nack(self, tag: int, *, requeue: bool, multiple: bool = False) -> None:
         """Give deliveries back, or away."""

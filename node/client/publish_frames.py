@@ -11,11 +11,18 @@ from node.amqp.constants import FRAME_END
 from node.amqp.field_table import longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import BasicPublish
-from node.amqp.properties import Properties
+from node.amqp.properties import TRANSIENT, Properties, read_traits
+from node.amqp.reader import MIXED_SIZES
+from node.client.session_input import PublishRun
 from node.queue.content import encode_content
 
 _END: Final = bytes((FRAME_END,))
 _NO_FRAME_LIMIT: Final = 0
+
+_SIZE_AT: Final = slice(3, 7)
+_PAYLOAD_AT: Final = 7
+_FLAGS_AT: Final = _PAYLOAD_AT + 12
+"""The places of the size of a content header's payload, of the payload, and of the property flags in it."""
 
 
 class PublishFrames:
@@ -32,6 +39,8 @@ class PublishFrames:
         self._properties: Properties | None = None
         self._size = 0
         self._begin = b""  # all up to the body
+        self._traits_of: Properties | None = None
+        self._traits = TRANSIENT
 
     def frames(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> bytes:
         """Return the frames of a message.   properties: they are not changed afterwards."""
@@ -57,26 +66,57 @@ class PublishFrames:
         routing_key: str,
         properties: Properties,
         bodies: Sequence[bytes],
-        values: Sequence[bytes],
-    ) -> bytes:
-        """Return the frames of messages that have a header of their own.   values: its texts, one for each message."""
-        assert self._varying, "the listener names the header"
+        values: Sequence[bytes] = (),
+    ) -> PublishRun:
+        """Return publishes that differ in their bodies only.
+
+        values: the texts of the header that varies, one for each message; empty: the messages have no such header.
+        """
         if (exchange, routing_key) != self._address:
             self._turn_to(exchange, routing_key)
+        if values:
+            assert self._varying, "the listener names the header"
+            contents = self._varying_contents(properties, bodies, values)
+        else:
+            contents = self._contents(properties, bodies)
+        if properties is not self._traits_of:
+            head_end = _PAYLOAD_AT + int.from_bytes(contents[0][_SIZE_AT])
+            self._traits_of, self._traits = properties, read_traits(contents[0], _FLAGS_AT, head_end)
+        sizes = set(map(len, bodies))
+        size = sizes.pop() if len(sizes) == 1 else MIXED_SIZES
+        return PublishRun(self._channel, self._method, self._traits, contents, size)
+
+    def _contents(self, properties: Properties, bodies: Sequence[bytes]) -> list[bytes]:
+        size, begin = -1, b""
+        contents: list[bytes] = []
+        for body in bodies:
+            if len(body) == size:
+                contents.append(b"".join((begin, body, _END)))
+                continue
+            content = encode_content(properties, body, self._channel, _NO_FRAME_LIMIT)
+            contents.append(content)
+            if body:
+                size, begin = len(body), content[: -len(body) - 1]
+        return contents
+
+    def _varying_contents(
+        self, properties: Properties, bodies: Sequence[bytes], values: Sequence[bytes]
+    ) -> list[bytes]:
         size = value_bytes = -1
         begin = middle = b""  # up to the value, and from behind it to the body
-        parts: list[bytes] = []
+        contents: list[bytes] = []
         for body, value in zip(bodies, values, strict=True):
             if len(body) == size and len(value) == value_bytes:
-                parts += begin, value, middle, body, _END
+                contents.append(b"".join((begin, value, middle, body, _END)))
                 continue
+            # The header comes first, so that a queue that looks for it finds it at once.
             headers = {self._varying: longstr(value), **(properties.headers or {})}
             given = replace(properties, headers=headers)
-            whole = self._method + encode_content(given, body, self._channel, _NO_FRAME_LIMIT)
-            parts.append(whole)
-            head = whole[: -len(body) - 1] if body else b""
-            at = head.find(value, len(self._method)) if value else 0
-            if at > 0 and head.count(value) == 1:  # else it may be a part of another value
+            content = encode_content(given, body, self._channel, _NO_FRAME_LIMIT)
+            contents.append(content)
+            head = content[: -len(body) - 1] if body else b""
+            if value and head.count(value) == 1:  # else it may be a part of another value
+                at = head.index(value)
                 size, value_bytes = len(body), len(value)
                 begin, middle = head[:at], head[at + value_bytes :]
-        return b"".join(parts)
+        return contents

@@ -45,7 +45,7 @@ from node.client.backlog import PIECE_BYTES, Backlog
 from node.client.channel import Channel
 from node.client.client_session import MESSAGES, TOPOLOGY, ClientSession, call_all
 from node.client.confirms import Confirms
-from node.client.connection import Connection, ConnectionHost
+from node.client.connection import ConnectionHost
 from node.client.delivery_reader import DeliveryReader, got_delivery
 from node.client.endpoint import ClientEndpoint
 from node.client.login import log_in, open_vhost
@@ -54,6 +54,7 @@ from node.client.publishing import Route
 from node.client.rights import Rights
 from node.client.sasl import Credentials
 from node.client.session_authentication import Outcome, SessionAuthentication
+from node.client.session_input import Asked, AskedConnection
 from node.client.session_timers import SessionTimers
 from node.client.session_topology import check_publish, submit_as_node
 from node.extension.auth_backend import Challenge
@@ -67,7 +68,7 @@ _CHANNELS: Final = 2
 OnDone = Callable[[Refusal | None], None]
 
 
-class SessionConnection(Connection):
+class SessionConnection(AskedConnection):
     """A connection whose client speaks the protocol of a plug-in's listener.
 
     plugin: the plug-in's name.
@@ -92,8 +93,6 @@ class SessionConnection(Connection):
         self._is_held = False
         self._backlog = Backlog()
         self._plugin_share = Share(broker.turns, self._backlog, self._read_backlog)
-        self._input: list[bytes] = []  # frames for the broker
-        self._is_reading = False  # the plug-in is given bytes: what it asks for is one batch
         self._frames: list[bytes] = []  # of the broker, for the plug-in
         self._frames_bytes = 0
         self._deliveries = DeliveryReader(listener.varying_header)
@@ -171,7 +170,7 @@ class SessionConnection(Connection):
                 self.tell("read", self._client.received, data[at : at + PIECE_BYTES])
         self._is_reading = False
         share.end()
-        self._pass_on_uncounted()
+        self._pass_on()
 
     def _read_backlog(self) -> None:
         self._backlog.paused = False
@@ -187,29 +186,10 @@ class SessionConnection(Connection):
             self.broker.turns.line_up(self._plugin_share, is_short=True)
         self._on_change()
 
-    def _pass_on_uncounted(self) -> None:
-        """Have the broker take what the plug-in has asked for; its bytes are not the client's."""
-        received, reads = self.recv_oct, self.recv_cnt
-        self._pass_on()
-        self.recv_oct, self.recv_cnt = received, reads
-
     @property
     @override
     def is_reading(self) -> bool:
         return not (self._is_held or self._backlog.paused) and super().is_reading
-
-    def _pass_on(self) -> None:
-        """Have the broker take what the plug-in has asked for."""
-        if self._input:
-            frames, self._input = self._input, []
-            if self.state is ConnectionState.OPEN:
-                super().receive_data(b"".join(frames), self.broker.now)
-
-    def ask_broker(self, frames: bytes) -> None:
-        """Send frames to the broker: with all others of this read, or at the end of the turn."""
-        self._input.append(frames)
-        if not self._is_reading:
-            self.broker.has_output(self)
 
     @override
     def take_output(self) -> list[bytes]:
@@ -224,7 +204,7 @@ class SessionConnection(Connection):
             self._check_settling()
         if self._client is not None:
             self.tell("flush", self._client.flush)
-        self._pass_on_uncounted()
+        self._pass_on()
         return super().take_output()
 
     def write(self, data: bytes) -> None:
@@ -417,7 +397,7 @@ class SessionConnection(Connection):
         self._got.append(on_message)
         self.ask_broker(frames)
 
-    def publish(self, frames: bytes, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None:
+    def publish(self, frames: Asked, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None:
         """Publish so many messages.   on_confirms: one for each, or none."""
         first = self._published + 1
         self._published += count
@@ -572,7 +552,7 @@ class SessionConnection(Connection):
     @override
     def finish(self) -> None:
         self._timers.cancel_all()
-        self._input.clear()
+        self._asked.clear()
         self.broker.client_names.forget(self)
         super().finish()
 

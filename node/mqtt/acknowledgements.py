@@ -51,7 +51,11 @@ class Acknowledgements:
         due = self._due
         while due and not due[0].missing:
             first = due.popleft()
-            packet_ids = [first.packet_id]
-            while due and not due[0].missing and (due[0].type, due[0].code) == (first.type, first.code):
-                packet_ids.append(due.popleft().packet_id)
-            self._write(encode_acks(self._version, first.type, packet_ids, first.code))
+            type_, code, packet_ids = first.type, first.code, [first.packet_id]
+            while due:
+                each = due[0]
+                if each.missing or each.type is not type_ or each.code != code:
+                    break
+                packet_ids.append(each.packet_id)
+                due.popleft()
+            self._write(encode_acks(self._version, type_, packet_ids, code))

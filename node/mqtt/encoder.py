@@ -219,10 +219,11 @@ def encode_acks(
     """Return the bytes of PUBACK, PUBREC, PUBREL or PUBCOMP packets that differ in packet identifier only."""
     rest = _code_and_properties(code, properties, NO_ACK) if version is Version.MQTT_5 else b""
     head = bytes((type_ << 4 | _FLAGS.get(type_, 0),)) + variable(2 + len(rest))
-    assert all(0 < each <= PACKET_ID_MAX for each in packet_ids)
+    assert not packet_ids or (min(packet_ids) > 0 and max(packet_ids) <= PACKET_ID_MAX)
+    pack = TWO_BYTES.pack
     if rest:
-        return b"".join([head + TWO_BYTES.pack(each) + rest for each in packet_ids])
-    return b"".join([head + TWO_BYTES.pack(each) for each in packet_ids])
+        return b"".join([head + pack(each) + rest for each in packet_ids])
+    return head + head.join(map(pack, packet_ids)) if packet_ids else b""
 
 
 def encode_within(version: Version, packet: Packet, limit_bytes: int) -> bytes | None:

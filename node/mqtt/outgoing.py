@@ -14,6 +14,7 @@ Source: MQTT 3.1.1 and 5.0, chapter 3.3, chapter 4.3, chapter 4.4; RabbitMQ 3.10
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from node.mqtt.constants import PACKET_ID_MAX, PacketType, Version
@@ -49,7 +50,7 @@ class _Plan(NamedTuple):
     """The way of messages that have address, properties and consumer in common.
 
     given, exchange, key, consumer: those.   version: of the subscriptions.
-    properties: for the client; None: they depend on the time.
+    properties: for the client; None: they depend on the time.   is_plain: no message needs a look of its own.
     """
 
     given: Properties
@@ -64,6 +65,7 @@ class _Plan(NamedTuple):
     is_wanted: bool
     is_retained: bool
     properties: PublishProperties | None
+    is_plain: bool
 
     def holds_for(self, delivery: Delivery, version: int) -> bool:
         """True if a delivery is one of these messages."""
@@ -161,14 +163,22 @@ class Outgoing:
     def take(self, deliveries: Sequence[Delivery]) -> None:
         """Send messages that the broker has delivered, as many as the client takes now."""
         runs: list[_Run] = []
-        for delivery in deliveries:
+        at, end = 0, len(deliveries)
+        while at < end:
+            delivery = deliveries[at]
             plan = self._plan_for(delivery)
             if plan is None:
+                at += 1
                 continue  # its queue is gone
             if plan.source.is_settled and (self._waiting or len(self._flying) >= self._limit):
                 self._waiting.append(delivery)  # as many as the consumers' prefetch counts
+                at += 1
                 continue
-            self._add(runs, delivery, plan)
+            taken = self._add_alike(runs, deliveries, at, plan) if plan.is_plain else 0
+            if not taken:
+                self._add(runs, delivery, plan)
+                taken = 1
+            at += taken
         self._dispatch(runs)
 
     def _go_on(self) -> None:
@@ -212,6 +222,8 @@ class Outgoing:
         if self._version is Version.MQTT_5:
             depends = delivery.properties.expiration is not None
             properties = None if depends else self._properties(delivery, match)
+        is_wanted = is_wanted and is_topic_name(topic)
+        is_plain = is_wanted and delivery.properties.expiration is None and self._packet_max_bytes is None
         self._plan = plan = _Plan(
             delivery.properties,
             delivery.exchange,
@@ -222,9 +234,10 @@ class Outgoing:
             topic,
             match,
             min(qos, facts.qos),
-            is_wanted and is_topic_name(topic),
+            is_wanted,
             is_kept or (match is not None and match.as_published and facts.is_retained),
             properties,
+            is_plain,
         )
         return plan
 
@@ -264,6 +277,44 @@ class Outgoing:
         run.payloads.append(delivery.body)
         if qos:
             run.packet_ids.append(packet_id)
+
+    def _add_alike(self, runs: list[_Run], deliveries: Sequence[Delivery], at: int, plan: _Plan) -> int:
+        """Add deliveries from a place on that need no look of their own; return how many.
+
+        They come for the first time, and what one plan says holds for all of them.
+        """
+        qos, flying, sent = plan.qos, self._flying, self._state.sent
+        if plan.source.is_settled != (qos > 0) or self._former:
+            return 0
+        room = self._limit - len(flying) if qos else len(deliveries)
+        own_consumer, own_exchange, own_key, own = plan.consumer, plan.exchange, plan.key, plan.given
+        assert plan.properties is not None
+        run = _Run(plan, False, plan.properties)
+        payloads, packet_ids = run.payloads, run.packet_ids
+        packet_id = self._last_packet_id
+        for consumer, tag, exchange, key, again, given, body, id_ in islice(deliveries, at, at + room):
+            if given is not own or key != own_key or consumer != own_consumer or exchange != own_exchange:
+                break
+            if qos:
+                if again or (qos == 2 and (id_ is None or self._is_known(id_))):
+                    break
+                packet_id = packet_id % PACKET_ID_MAX + 1
+                while packet_id in flying or packet_id in sent:
+                    packet_id = packet_id % PACKET_ID_MAX + 1
+                flying[packet_id] = _Flying(qos, tag, id_)
+                packet_ids.append(packet_id)
+                if id_ is not None and qos == 2:
+                    sent[packet_id] = id_
+                    self._flying_ids[id_] = packet_id
+            payloads.append(body)
+        self._last_packet_id = packet_id
+        if payloads:
+            runs.append(run)
+        return len(payloads)
+
+    def _is_known(self, id_: bytes) -> bool:
+        """True if the client has a message with QoS 2, or is about to get it."""
+        return id_ in self._flying_ids or self._state.has_delivered(id_)
 
     def _is_wanted(
         self, delivery: Delivery, plan: _Plan, id_: bytes | None, properties: PublishProperties
@@ -378,27 +429,29 @@ class Outgoing:
         tags: list[int] = []
         known: list[int] = []
         unknown: list[int] = []
+        state, all_flying = self._state, self._flying
         for packet_id in packet_ids:
-            flying = self._flying.get(packet_id)
+            flying = all_flying.get(packet_id)
             if flying is None:
                 # A message of a former connection that has not been delivered again yet.
-                former = self._state.sent.pop(packet_id, None)
+                former = state.sent.pop(packet_id, None)
                 if former is None:
                     unknown.append(packet_id)
                     continue
                 flying = _Flying(2, None, former)
-            if flying.qos != 2 or flying.id is None:
+            qos, tag, id_ = flying
+            if qos != 2 or id_ is None:
                 raise protocol_error("a PUBREC is for a message with QoS 1")
-            if flying.tag is not None:
-                tags.append(flying.tag)
-            self._flying_ids.pop(flying.id, None)
-            self._state.sent.pop(packet_id, None)
-            self._state.delivered(flying.id)
+            if tag is not None:
+                tags.append(tag)
+            self._flying_ids.pop(id_, None)
+            state.sent.pop(packet_id, None)
+            state.delivered(id_)
             if code >= FIRST_ERROR:
-                self._flying.pop(packet_id, None)
+                all_flying.pop(packet_id, None)
                 continue
-            self._state.released[packet_id] = flying.id
-            self._flying[packet_id] = _Flying(2, None, flying.id)
+            state.released[packet_id] = id_
+            all_flying[packet_id] = _Flying(2, None, id_)
             known.append(packet_id)
         if unknown:
             code_ = 0x92 if self._version is Version.MQTT_5 else 0

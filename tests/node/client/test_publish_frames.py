@@ -8,11 +8,34 @@ from hypothesis import strategies as st
 from node.amqp.field_table import longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import BasicPublish
-from node.amqp.properties import Properties
+from node.amqp.properties import Properties, Traits
+from node.amqp.reader import FrameReader
 from node.client.publish_frames import PublishFrames
+from node.client.session_input import PublishRun
 from node.queue.content import encode_content
 
 CHANNEL = 3
+
+
+class Read:
+    """Takes what a reader reads from frames."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, bytes, Traits, list[bytes], int]] = []
+
+    def on_publish(
+        self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
+    ) -> None:
+        self.runs.append((channel, method_frame, traits, contents, size))
+
+
+def check_as_read(run: PublishRun) -> None:
+    """Check that a run is what the broker would read from its frames."""
+    sink = Read()
+    FrameReader(sink, frame_max_bytes=0, content_max_bytes=1 << 20).feed(run.frames())  # type: ignore[arg-type]
+    assert sink.runs == [(run.channel, run.method_frame, run.traits, run.contents, run.size)]
+
+
 PROPERTIES = (Properties(), Properties(delivery_mode=2), Properties(delivery_mode=2), Properties(type="t"))
 
 
@@ -40,7 +63,8 @@ def test_frames_are_those_of_each_message(messages: list[tuple[str, str, Propert
         st.tuples(
             st.sampled_from([b"", b"a", b"b", b"cc"]),
             st.sampled_from([b"", b"id1", b"id2", b"k", b"t", b"longer"]),
-        )
+        ),
+        min_size=1,
     ),
 )
 def test_frames_of_a_run_have_a_header_of_each_message(
@@ -58,7 +82,23 @@ def test_frames_of_a_run_have_a_header_of_each_message(
         )
         for body, value in messages
     )
-    assert made.run("e", "k", properties, [b for b, _ in messages], [v for _, v in messages]) == expected
+    run = made.run("e", "k", properties, [b for b, _ in messages], [v for _, v in messages])
+    assert run.frames() == expected
+    check_as_read(run)
     assert made.frames("e", "k", properties, b"a") == method_frame(
         CHANNEL, BasicPublish(0, "e", "k")
     ) + encode_content(properties, b"a", CHANNEL, 0)
+
+
+@given(
+    st.sampled_from(PROPERTIES),
+    st.lists(st.sampled_from([b"", b"a", b"b", b"cc"]), min_size=1),
+)
+def test_runs_are_what_the_broker_would_read(properties: Properties, bodies: list[bytes]) -> None:
+    made = PublishFrames(CHANNEL)
+    for key in ("k", "l", "k"):
+        run = made.run("e", key, properties, bodies)
+        assert run.frames() == b"".join(
+            PublishFrames(CHANNEL).frames("e", key, properties, b) for b in bodies
+        )
+        check_as_read(run)
