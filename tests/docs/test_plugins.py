@@ -1,7 +1,10 @@
 """A plug-in of one's own is made, tested, installed and used as docs/plugins.md says."""
 
+import base64
 import contextlib
 import hashlib
+import hmac
+import importlib
 import os
 import shutil
 import socket
@@ -14,11 +17,16 @@ import pytest
 
 from node.amqp.methods import ConnectionClose, ConnectionOpen, ExchangeDeclare, QueueBind
 from node.config.file import ConfigError
+from node.mqtt.constants import Version
+from node.mqtt.packets import Auth, Connack, Connect, Subscription
+from node.mqtt.properties import AuthProperties, ConnectProperties
+from node.mqtt.reason_codes import ReasonCode
 from tests.conformance.queue_steps import drain
 from tests.docs.pages import Page
 from tests.kit.amqp_client import Connection
 from tests.kit.fluffle_cluster import FluffleNode
 from tests.kit.fluffle_server import TIMEOUT_S, FluffleServer
+from tests.kit.mqtt_client import MqttClient
 from tests.kit.patience import wait_until
 from tests.kit.ports import free_port
 from tests.kit.server_process import ROOT
@@ -89,6 +97,71 @@ def test_the_example_of_an_auth_backend_is_installed_and_used(
         close = elsewhere.expect(ConnectionClose)
         assert close.reply_text == "NOT_ALLOWED - access to vhost '/' refused for user 'ada'"
         elsewhere.abandon()
+    finally:
+        server.stop()
+
+
+def scram_proof(password: str, first: bytes, challenge: bytes) -> tuple[bytes, bytes]:
+    """Return a client's last message of SCRAM-SHA-256, and the signature by which the server proves itself."""
+    fields = dict(part.split(b"=", 1) for part in challenge.split(b","))
+    salt, iterations = base64.b64decode(fields[b"s"]), int(fields[b"i"])
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    unproven = b"c=biws,r=" + fields[b"r"]
+    signed = b",".join((first[3:], challenge, unproven))
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
+    server = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), signed, "sha256")
+    return unproven + b",p=" + proof, b"v=" + base64.b64encode(server)
+
+
+@pytest.mark.slow
+def test_the_example_of_a_method_is_installed_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of MQTT 5.0 proves that it knows the password, and checks that the node knows the user."""
+    shutil.copytree(ROOT / "examples" / "auth_method", tmp_path / "auth_method")
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
+    subprocess.run([*pip, "--target", "site", "./auth_method"], cwd=tmp_path, check=True, timeout=120)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    scram_file = importlib.import_module("scram_file")
+    (tmp_path / "scram").write_text(scram_file.line_of("ada", scram_file.keys_of("secret", b"salt")) + "\n")
+    port, method = free_port(), "SCRAM-SHA-256"
+    settings = {
+        "auth_backends.1": "internal",
+        "auth_backends.2": "scram_file",
+        "plugin.scram_file.path": str(tmp_path / "scram"),
+        "mqtt.listeners.tcp.default": f"127.0.0.1:{port}",
+    }
+    server = FluffleServer(settings, plugins=("scram_file", "rabbitmq_mqtt"))
+    first = b"n,,n=ada,r=abc"
+    wanted = Connect(
+        Version.MQTT_5,
+        "c",
+        properties=ConnectProperties(authentication_method=method, authentication_data=first),
+    )
+    try:
+        for password in ("secret", "wrong"):
+            with MqttClient("127.0.0.1", port, Version.MQTT_5) as client:
+                client.send(wanted)
+                challenge = client.expect(Auth).properties.authentication_data
+                assert challenge is not None
+                proof, signature = scram_proof(password, first, challenge)
+                client.send(Auth(0x18, AuthProperties(method, proof)))
+                connack = client.expect(Connack)
+                if password == "wrong":
+                    assert connack.code == ReasonCode.NOT_AUTHORIZED
+                    continue
+                assert (connack.code, connack.properties.authentication_data) == (0, signature)
+                client.subscribe(Subscription("t", 0))
+                client.publish("t", b"m")
+                client.expect_message("t", b"m")
+                client.send(Auth(0x19, AuthProperties(method, first)))
+                challenge = client.expect(Auth).properties.authentication_data
+                assert challenge is not None
+                proof, signature = scram_proof(password, first, challenge)
+                client.send(Auth(0x18, AuthProperties(method, proof)))
+                assert client.expect(Auth) == Auth(0, AuthProperties(method, signature))
     finally:
         server.stop()
 
