@@ -4,17 +4,26 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from node.cli.ctl.commands import COMMANDS
+from node.mqtt.plugin import PLUGIN as MQTT
+from node.mqtt.web_plugin import PLUGIN as WEB_MQTT
+from node.stomp.plugin import PLUGIN as STOMP
+from node.stomp.web_plugin import PLUGIN as WEB_STOMP
 from tests.deploy.failover import DEPLOY, KEEPALIVED
 from tests.kit.config import load
 from tests.kit.haproxy import PROGRAM as HAPROXY
+from tests.kit.patience import LIMIT_S, wait_until
+from tests.kit.ports import free_ports
 from tests.kit.server_process import ROOT
 
 SYSTEMD_ANALYZE: Final = shutil.which("systemd-analyze")
@@ -50,6 +59,69 @@ def test_haproxy_takes_its_configuration(own: dict[str, str]) -> None:
     assert code == 0, said
     assert "ALERT" not in said
     assert "WARNING" not in said
+
+
+def test_haproxy_listens_on_each_port_that_is_published() -> None:
+    """The ports of protocols that plug-ins bring are published, too; the statistics are for the machine alone."""
+    compose = yaml.safe_load((DEPLOY / "docker-compose.yml").read_text())
+    published = {each.rpartition(":")[2] for each in compose["services"]["haproxy"]["ports"]}
+    text = (DEPLOY / "haproxy.cfg").read_text()
+    bound = set(re.findall(r"^    bind \"\$\{FLUFFLE_(?:STATS_)?BIND-\}:(\d+)\"$", text, re.MULTILINE))
+    assert published == bound
+    protocols = {plugin.listeners[0].default_port for plugin in (MQTT, WEB_MQTT, STOMP, WEB_STOMP)}
+    assert {str(port) for port in protocols} <= published
+    exposed = re.findall(r"^EXPOSE (.*)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert published - {"8404"} <= set(exposed[0].split())
+
+
+@needs_haproxy
+@pytest.mark.slow
+def test_haproxy_leads_each_protocol_to_its_own_port(tmp_path: Path) -> None:
+    """The shipped section asks a server at the port that the client came to, with the client's address in front."""
+    assert HAPROXY is not None
+    text = (DEPLOY / "haproxy.cfg").read_text()
+    section = re.search(r"^listen protocols\n(?:    .*\n)+", text, re.MULTILINE)
+    assert section is not None
+    server, front = "127.0.0.2", "127.0.0.1"
+    ports = free_ports(2)
+    kept = [
+        line for line in section[0].splitlines() if not re.search(r"bind|server n[23]|check|init-addr", line)
+    ]
+    binds = [f"    bind {front}:{port}" for port in ports]
+    defaults = [
+        "defaults",
+        "    mode tcp",
+        "    timeout connect 2s",
+        "    timeout client 9s",
+        "    timeout server 9s",
+    ]
+    config = tmp_path / "haproxy.cfg"
+    config.write_text("\n".join([*defaults, kept[0], *binds, *kept[1:], ""]))
+    process = subprocess.Popen([HAPROXY, "-db", "-f", str(config)], env={"FLUFFLE_N1": server})
+    try:
+        for port in ports:
+            with socket.create_server((server, port)) as listener:
+                listener.settimeout(LIMIT_S)
+                client = wait_until(partial(connected, front, port), "HAProxy listens")
+                client.sendall(b"hello")
+                accepted, _ = listener.accept()
+                found = b""
+                while not found.endswith(b"hello"):
+                    found += accepted.recv(100)
+                accepted.close()
+                client.close()
+                assert found.startswith(b"\r\n\r\n\0\r\nQUIT\n"), "a PROXY header of version 2"
+    finally:
+        process.terminate()
+        process.wait(LIMIT_S)
+
+
+def connected(host: str, port: int) -> socket.socket | None:
+    """Return a connection; None: nobody listens there."""
+    try:
+        return socket.create_connection((host, port))
+    except ConnectionRefusedError:
+        return None
 
 
 @needs_systemd

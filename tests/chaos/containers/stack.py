@@ -44,6 +44,17 @@ SHIPPED_NETWORK: Final = "172.30.72."
 LABEL: Final = "com.docker.compose"
 
 
+OTHER_PORTS = (
+    "FLUFFLE_MQTT_PORT",
+    "FLUFFLE_MQTTS_PORT",
+    "FLUFFLE_WEB_MQTT_PORT",
+    "FLUFFLE_STOMP_PORT",
+    "FLUFFLE_STOMPS_PORT",
+    "FLUFFLE_WEB_STOMP_PORT",
+)
+"""Ports that docker-compose.yml publishes, and that nobody uses here."""
+
+
 class StackFailed(AssertionError):
     """The containers do not do what they must."""
 
@@ -59,6 +70,7 @@ class Stack:
 
     def __init__(self, directory: Path, client: Any, environ: Mapping[str, str]) -> None:
         amqp, http, stats, *own = free_ports(6)
+        others = dict(zip(OTHER_PORTS, map(str, free_ports(len(OTHER_PORTS))), strict=True))
         self.front = (HOST, amqp)
         self.disk = directory / "disk"
         self.has_small_disk = False
@@ -74,6 +86,7 @@ class Stack:
             "FLUFFLE_AMQP_PORT": str(amqp),
             "FLUFFLE_HTTP_PORT": str(http),
             "FLUFFLE_STATS_PORT": str(stats),
+            **others,
             "FLUFFLE_NOFILE": "16384",
             "FLUFFLE_MEMORY": "512m",
             "FLUFFLE_CPUS": "1",
