@@ -74,6 +74,10 @@ _WITH_RETURN_CODE: Final = frozenset(
 """The errors that a CONNACK of MQTT 3.1 and 3.1.1 tells; for others the connection is closed [MQTT-3.1.4-1]."""
 
 
+_LEAVING: Final = ("Node was put into maintenance mode", "with reason 'shutdown'")
+"""The ends of the reasons for which a node that is drained, or stops, closes all connections (RabbitMQ's texts)."""
+
+
 def _cost(packet: Packet) -> int:
     """Return about how many microseconds of work a packet is."""
     if isinstance(packet, Publishes):
@@ -457,8 +461,8 @@ class MqttConnection(ProtocolConnection):
         self._say(error)
         self._node.close()
 
-    def _say(self, error: MqttError) -> None:
-        """Tell the client why the connection ends, as far as its version can."""
+    def _say(self, error: MqttError, reference: str | None = None) -> None:
+        """Tell the client why the connection ends, as far as its version can.   reference: where it may go."""
         version = self._decoder.version
         if version is None:
             return
@@ -475,7 +479,8 @@ class MqttConnection(ProtocolConnection):
         elif version is Version.MQTT_5:
             is_allowed = error.code in allowed_codes.DISCONNECT_BY_SERVER
             code = error.code if is_allowed else ReasonCode.UNSPECIFIED_ERROR
-            packet = Disconnect(code, NO_DISCONNECT._replace(reason_string=reason))
+            told = NO_DISCONNECT._replace(reason_string=reason, server_reference=reference)
+            packet = Disconnect(code, told)
         else:
             return
         data = encode(version, packet)
@@ -488,8 +493,13 @@ class MqttConnection(ProtocolConnection):
 
     @override
     def ended(self, reason: Refusal) -> None:
-        if not self._is_over:
-            self._is_over = True
+        if self._is_over:
+            return
+        self._is_over = True
+        reference = self._settings.server_reference
+        if reference and any(reason.text.endswith(each) for each in _LEAVING):
+            self._say(MqttError(ReasonCode.USE_ANOTHER_SERVER, reason.text), reference)
+        else:
             self._say(MqttError(reason_of(reason), reason.text))
 
     @override

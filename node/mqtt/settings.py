@@ -53,6 +53,7 @@ SETTINGS: Final = (
     ),
     Setting("topic_alias_maximum", 16, "the topic aliases that clients of MQTT 5.0 may set", minimum=0),
     Setting("receive_maximum", 1000, "the most messages of a client that are not acknowledged", minimum=1),
+    Setting("server_reference", "", "where clients of MQTT 5.0 go when the node is drained or stops"),
     Setting("max_packet_size_unauthenticated", 65_536, "bytes of a CONNECT", minimum=256),
     Setting("max_packet_size_authenticated", VARIABLE_INTEGER_MAX, "bytes of a packet", minimum=256),
     *(Setting(key, "", "taken and not used") for key in _UNUSED),
@@ -78,6 +79,7 @@ class MqttSettings:
     connect_max_bytes: int
     packet_max_bytes: int
     is_sparkplug: bool
+    server_reference: str
 
     def routing_key(self, topic: str) -> str:
         """Return the routing key of a topic, or the binding key of a filter."""
@@ -107,4 +109,5 @@ def mqtt_settings(given: Settings, prefix: str = "") -> MqttSettings:
         connect_max_bytes=int(values["max_packet_size_unauthenticated"]),
         packet_max_bytes=min(int(values["max_packet_size_authenticated"]), VARIABLE_INTEGER_MAX),
         is_sparkplug=bool(values["sparkplug"]),
+        server_reference=str(values["server_reference"]),
     )

@@ -28,6 +28,7 @@ class WebMqttListener(WebSocketListener):
     protocol = LABEL
     default_port = 15675
     subprotocols = ("mqtt", "mqttv3.1")
+    takes_text: ClassVar[bool] = False
     has_consumer_timeout: ClassVar[bool] = False
     varying_header: ClassVar[str] = ID_HEADER
 

@@ -74,6 +74,7 @@ class InnerSession:
         self.publish = session.publish  # without the way round by `__getattr__`
         self.publish_run = session.publish_run
         self.ack = session.ack
+        self.ack_all = session.ack_all
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
@@ -87,7 +88,7 @@ class WebSocketConnection(ProtocolConnection):
         self._listener = listener
         self._request = b""
         self._deflate: Agreement | None = None
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(takes_text=listener.takes_text)
         self._events: Iterator[Event] = iter(())  # what the last read means
         self._is_resting = False  # and much of that waits for another turn
         self._is_asking = False
@@ -125,7 +126,7 @@ class WebSocketConnection(ProtocolConnection):
         self._request = b""
         if listener.compresses:
             self._deflate = agree(request.tokens("sec-websocket-extensions"))
-        self._decoder = FrameDecoder(can_inflate=self._deflate is not None)
+        self._decoder = FrameDecoder(can_inflate=self._deflate is not None, takes_text=listener.takes_text)
         extension = None if self._deflate is None else self._deflate.header
         self._session.write(accepted(request, protocol, extension))
         inner = InnerSession(self._session, self._write, self._close, self._hold_within)
@@ -266,6 +267,7 @@ class WebSocketListener(ProtocolListener):
     """A protocol over WebSocket; a plug-in derives its own from it.
 
     subprotocols: those that it speaks, the best one first.   needs_subprotocol: a client has to name one of them.
+    takes_text: whether text frames may carry it.
     frame_type: of what it writes: `TEXT` or `BINARY`. A text that is no UTF-8 is sent as binary.
     compresses: messages are compressed for a client that offers it.
     Its settings have `WEB_SETTINGS`. Where it listens is said by RabbitMQ's names, such as `tcp.port` and `tcp.ip`.
@@ -273,6 +275,7 @@ class WebSocketListener(ProtocolListener):
 
     subprotocols: ClassVar[tuple[str, ...]]
     needs_subprotocol: ClassVar[bool] = False
+    takes_text: ClassVar[bool] = True
 
     @classmethod
     @override

@@ -18,6 +18,7 @@ CONTROL_MAX_BYTES: Final = 125
 NORMAL: Final = 1000
 GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002
+UNSUPPORTED: Final = 1003
 BAD_DATA: Final = 1007
 
 _FIN: Final = 0x80
@@ -103,10 +104,14 @@ def masked(data: bytes, mask: bytes) -> bytes:
 
 
 class FrameDecoder:
-    """Decodes the frames of one client.   can_inflate: messages may be compressed."""
+    """Decodes the frames of one client.   can_inflate: messages may be compressed.
 
-    def __init__(self, *, can_inflate: bool = False) -> None:
+    takes_text: messages may be texts.
+    """
+
+    def __init__(self, *, can_inflate: bool = False, takes_text: bool = True) -> None:
         self._can_inflate = can_inflate
+        self._takes_text = takes_text
         self._inflater: Inflater | None = None  # of the message, if it is compressed
         self._rest = b""  # of a frame whose head, or whose control payload, has not come
         self._left = 0  # of the payload of a data frame, so many bytes are to come
@@ -190,6 +195,8 @@ class FrameDecoder:
             raise WebSocketError(PROTOCOL_ERROR, "a client's frames are masked")
         if opcode not in Opcode.__members__.values():
             raise WebSocketError(PROTOCOL_ERROR, "the opcode is not defined")
+        if opcode == Opcode.TEXT and not self._takes_text:
+            raise WebSocketError(UNSUPPORTED, "the protocol has binary frames only")
         is_control = opcode >= Opcode.CLOSE
         size = second & _LENGTH
         if is_control and (size > CONTROL_MAX_BYTES or not first & _FIN):

@@ -326,6 +326,24 @@ def test_a_client_is_told_that_the_node_stops() -> None:
     assert answer.code == ReasonCode.SERVER_SHUTTING_DOWN
 
 
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("Node was put into maintenance mode", ReasonCode.USE_ANOTHER_SERVER),
+        ("broker forced connection closure with reason 'shutdown'", ReasonCode.USE_ANOTHER_SERVER),
+        ("Closed via management plugin", ReasonCode.SERVER_SHUTTING_DOWN),
+    ],
+)
+def test_a_client_is_told_where_to_go_when_its_node_leaves(reason: str, code: ReasonCode) -> None:
+    client = MqttClient(World(), V5, settings={"server_reference": "n2:1883"})
+    assert client.connect("c").code == 0
+    client.connection.force_close(reason)
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    is_sent_on = code is ReasonCode.USE_ANOTHER_SERVER
+    assert (answer.code, answer.properties.server_reference) == (code, "n2:1883" if is_sent_on else None)
+
+
 def test_a_client_that_the_node_does_not_read_from_is_not_silent() -> None:
     world = World()
     client = connected(world, keep_alive_s=10)
