@@ -28,20 +28,25 @@ ENDS_MAX: Final = 16
 class End:
     """One broker.
 
-    url: of its API, without /api.   amqp: `host:port` of its nodes as the other end reaches them, with `amqps://` in
-    front for TLS.
+    urls: of its API at one or several nodes, without /api.   amqp: `host:port` of its nodes as the other end reaches
+    them, with `amqps://` in front for TLS.
     """
 
-    url: str
+    urls: tuple[str, ...]
     amqp: tuple[str, ...]
     product: str = ""
     version: str = ""
     cluster_name: str = ""
 
+    @property
+    def url(self) -> str:
+        """The first URL of its API."""
+        return self.urls[0]
+
     def as_json(self) -> dict[str, Json]:
         """Return the end as an object of a plan."""
         return {
-            "url": self.url,
+            "urls": list(self.urls),
             "amqp": list(self.amqp),
             "product": self.product,
             "version": self.version,
@@ -63,10 +68,11 @@ def end_from_json(row: Mapping[str, Json], key: str) -> End | None:
     if row.get(key) is None:
         return None
     found = inner(row, key)
-    if not text(found, "url"):
-        raise ValueError(f"{key} has no url")
+    urls = texts(found.get("urls"))
+    if not urls:
+        raise ValueError(f"{key} has no URL")
     return End(
-        text(found, "url"),
+        urls,
         texts(found.get("amqp")),
         text(found, "product"),
         text(found, "version"),
@@ -74,11 +80,11 @@ def end_from_json(row: Mapping[str, Json], key: str) -> End | None:
     )
 
 
-def end(url: str, host: str, site: Site, given: tuple[str, ...] = ()) -> End:
+def end(urls: tuple[str, ...], host: str, site: Site, given: tuple[str, ...] = ()) -> End:
     """Return the end of a site.
 
-    host: of the URL.   given: AMQP addresses that the operator named; without them, the ports of the site's listeners,
-    at the addresses that they are bound to, or at `host` where that is any.
+    host: of the first URL.   given: AMQP addresses that the operator named; without them, the ports of the site's
+    listeners, at the addresses that they are bound to, or at `host` where that is any.
     """
     found = dict.fromkeys(given)
     if not found:
@@ -87,7 +93,7 @@ def end(url: str, host: str, site: Site, given: tuple[str, ...] = ()) -> End:
             is_any = address in ("", "0.0.0.0", "::", "[::]")
             name = _host_of(listener.node, host) if is_any else address
             found[f"[{name}]:{listener.port}" if ":" in name else f"{name}:{listener.port}"] = None
-    return End(url, tuple(found)[:ENDS_MAX], site.product, site.version, site.cluster_name)
+    return End(urls, tuple(found)[:ENDS_MAX], site.product, site.version, site.cluster_name)
 
 
 def _host_of(node: str, host: str) -> str:

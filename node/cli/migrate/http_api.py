@@ -20,6 +20,9 @@ BODY_MAX: Final = 1 << 28
 
 REASON_MAX: Final = 500
 
+UNSURE: Final = (429, 500, 502, 503, 504)
+"""Answers of a node that starts, stops or is cut off: another one may do better."""
+
 
 class ApiFailed(Exception):
     """A broker refused a request, or none answered; the text is one line.   status: 0 without an answer."""
@@ -44,6 +47,11 @@ class Api:
     def shown(self) -> str:
         """The first address without credentials."""
         return self._addresses[0].shown
+
+    @property
+    def all_shown(self) -> tuple[str, ...]:
+        """All addresses without credentials."""
+        return tuple(address.shown for address in self._addresses)
 
     @property
     def host(self) -> str:
@@ -77,10 +85,14 @@ class Api:
             except ApiFailed as failed:
                 failures.append(str(failed))
                 continue
+            text = f"{address.shown}: {method} {_short(path)}: {_reason(status, raw)}"
+            if status in UNSURE:
+                failures.append(text)
+                continue
             self._addresses.remove(address)
             self._addresses.insert(0, address)
             if status >= 300:
-                raise ApiFailed(f"{address.shown}: {method} {_short(path)}: {_reason(status, raw)}", status)
+                raise ApiFailed(text, status)
             return _json(raw)
         raise ApiFailed("; ".join(failures))
 

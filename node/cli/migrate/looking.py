@@ -137,11 +137,11 @@ def session(arguments: argparse.Namespace) -> Session:
         raise MigrateError(f"{state.plan_path}: {error}") from None
     if not ends.rabbitmq.amqp or not ends.fluffle.amqp:
         raise MigrateError("the plan has no AMQP address of an end: give --from-amqp or --to-amqp to `plan`")
-    rabbitmq = api_of(arguments.from_url or settled.rabbitmq.url, arguments.ca_file)
-    fluffle = api_of(arguments.to or ends.fluffle.url, arguments.ca_file)
+    rabbitmq = api_of(arguments.from_url or ",".join(settled.rabbitmq.urls), arguments.ca_file)
+    fluffle = api_of(arguments.to or ",".join(ends.fluffle.urls), arguments.ca_file)
     ends = replace(
         ends,
-        rabbitmq=replace(ends.rabbitmq, url=rabbitmq.shown),
-        fluffle=replace(ends.fluffle, url=fluffle.shown),
+        rabbitmq=replace(ends.rabbitmq, urls=rabbitmq.all_shown),
+        fluffle=replace(ends.fluffle, urls=fluffle.all_shown),
     )
     return Session(state, settled, ends, rabbitmq, fluffle, state.history(), document)

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _end(api: Api, site: Site, given: list[str]) -> End:
-    return end(api.shown, api.host, site, tuple(given))
+    return end(api.all_shown, api.host, site, tuple(given))
 
 
 def _host(arguments: argparse.Namespace, source: Site, target: Site | None) -> Host | None:

@@ -27,14 +27,15 @@ SHOVEL_PLUGINS: Final = ("rabbitmq_shovel", "rabbitmq_shovel_management")
 
 
 class Scene:
-    """Both clusters and what is between them and their clients."""
+    """Both clusters and what is between them and their clients.   state: the directory of the migration that is run."""
+
+    state = "state"
 
     def __init__(self, directory: Path, rabbitmq: Cluster, fluffle: Cluster) -> None:
         self.directory = directory
         self.rabbitmq = rabbitmq
         self.fluffle = fluffle
         self.old = HttpApi(cast(RabbitNode, rabbitmq[0]))
-        self.new = HttpApi(managed(fluffle)[0])
         self._balancer: subprocess.Popen[bytes] | None = None
         [self.port] = free_ports(1)
         self.said: list[str] = []
@@ -44,7 +45,7 @@ class Scene:
     def run(self, *words: str, code: int | None = 0) -> str:
         """Run `fluffle migrate WORDS`, and return what it prints. It must end with that code."""
         done = subprocess.run(
-            [sys.executable, "-m", "node", "migrate", *words, "--state", str(self.directory / "state")],
+            [sys.executable, "-m", "node", "migrate", *words, "--state", str(self.directory / self.state)],
             cwd=ROOT,
             env={"PATH": "/usr/bin:/bin", "HOME": str(self.directory), "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -60,9 +61,15 @@ class Scene:
     def plan(self, *more: str, code: int = 0) -> str:
         """Make the plan."""
         urls = [cast(RabbitNode, node).management_url for node in self.rabbitmq.nodes]
-        return self.run(
-            "plan", ",".join(urls), "--to", managed(self.fluffle)[0].management_url, *more, code=code
-        )
+        to = [node.management_url for node in managed(self.fluffle)]
+        return self.run("plan", ",".join(urls), "--to", ",".join(to), *more, code=code)
+
+    def enable_shovels(self) -> None:
+        """Enable the shovels of Fluffle."""
+        node = managed(self.fluffle)[0]
+        command = [sys.executable, "-m", "node", "plugins", "--data", node.data, "enable", *SHOVEL_PLUGINS]
+        environment = {**node._environment, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
 
     def progress(self) -> dict[str, Any]:
         """The object that `watch --once` shows."""

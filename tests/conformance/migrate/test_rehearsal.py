@@ -6,6 +6,7 @@ consumed, the order of queues whose publisher paused at the move is kept, and me
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,9 +14,15 @@ from typing import Final
 import pika
 import pytest
 
+from node.config.plugins import PLUGINS
+from node.migrate.clients import MOVER
+from node.migrate.ends import SHOVEL_PLUGIN as SHOVEL
+from node.migrate.shovels import PREFETCH
 from tests.conformance.migrate.clients import PERSISTENT, Consumer, Publisher, out_of_order
 from tests.conformance.migrate.scene import Scene, balancer_lines, scene, shell_lines
 from tests.kit.haproxy import PROGRAM
+from tests.kit.http_api import HttpApi
+from tests.kit.managed_fluffle import managed
 from tests.kit.network import HOST
 from tests.kit.patience import wait_until
 from tests.kit.rabbit_server import RABBITMQ_SERVER
@@ -35,17 +42,22 @@ KEPT: Final = "orders.kept"
 GOES_ON: Final = "orders.goes-on"
 """A queue whose publisher does not pause: newer messages may overtake some."""
 
+DRAINED: Final = "drained"
+NOT_DRAINED: Final = "^(orders|odd|audit)"
+
 
 def fill(found: Scene) -> None:
     """Users, policies, and queues: two with clients, one that nobody reads, one whose name is awkward."""
     admin = found.rabbitmq[0].admin
     admin.add_user(USER, USER, ["management"])
     admin.set_permissions(USER, "/", ".*", ".*", ".*")
-    admin.set_policy("/", "mirrored", "^orders", {"ha-mode": "all", "ha-sync-mode": "automatic"}, 0, "queues")
+    admin.set_policy(
+        "/", "mirrored", "^(orders|drained)", {"ha-mode": "all", "ha-sync-mode": "automatic"}, 0, "queues"
+    )
     with pika.BlockingConnection(pika.ConnectionParameters(HOST, found.rabbitmq[0].port)) as connection:
         channel = connection.channel()
         channel.exchange_declare("sales", "topic", durable=True)
-        for queue in (KEPT, GOES_ON, "orders.backlog", "odd name/%"):
+        for queue in (KEPT, GOES_ON, "orders.backlog", "odd name/%", DRAINED):
             channel.queue_declare(queue, durable=True)
             channel.queue_bind(queue, "sales", queue)
         channel.queue_declare("audit", durable=True, arguments={"x-queue-type": "quorum"})
@@ -56,9 +68,10 @@ def fill(found: Scene) -> None:
             channel.basic_publish("", "odd name/%", b"%d" % number, PERSISTENT)
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Scene]:
-    with scene(tmp_path, fill) as found:
+@pytest.fixture(scope="module")
+def made() -> Iterator[Scene]:
+    # The path of HAProxy's socket must be short.
+    with tempfile.TemporaryDirectory() as directory, scene(Path(directory), fill) as found:
         yield found
 
 
@@ -103,6 +116,13 @@ class Load:
             client.stop()
 
 
+def _are_seen(made: Scene) -> bool:
+    """True if RabbitMQ's statistics have the clients and the rates of their queues."""
+    queues = {row["name"]: row.get("message_stats", {}) for row in made.old.get("/queues").json}
+    rates = [queues[name].get("publish_details", {}).get("rate", 0) for name in (KEPT, GOES_ON)]
+    return all(rates) and len(made.old.get("/connections").json) == 4
+
+
 def switch(made: Scene, printed: str) -> None:
     """Do what the step says about HAProxy, as it is printed."""
     commands = shell_lines(printed, "echo")
@@ -134,13 +154,13 @@ def move_clients(made: Scene, load: Load) -> None:
 
 def test_there_and_back(made: Scene) -> None:
     """Nothing confirmed is lost in either direction; the reports are even."""
-    made.plan()
+    made.plan("--queues", NOT_DRAINED)
     made.start_balancer(balancer_lines(made.run("cut-over", "consumers", "--check", code=1)))
     load = Load(made.port)
     try:
         load.await_more(20)
-        wait_until(lambda: len(made.old.get("/consumers").json) == 2)
-        said = made.plan()
+        wait_until(lambda: _are_seen(made))
+        said = made.plan("--queues", NOT_DRAINED)
         assert "ha-promote-on-failure" in said
         assert "when its consumers have left" in said
         assert "2 queues left" in made.run("start")
@@ -167,6 +187,52 @@ def test_there_and_back(made: Scene) -> None:
     assert out_of_order(load.consumers[KEPT].first) == 0
     assert bodies(made.rabbitmq[0].port, "orders.backlog") == list(range(BACKLOG))
     _keep(made, load)
+
+
+def test_a_node_is_killed_while_a_queue_drains(made: Scene) -> None:
+    """The node of Fluffle that the shovel's messages come to, or that runs it, is killed: none is lost, order stays."""
+    made.state = "drained"
+    is_ours = SHOVEL in PLUGINS
+    if is_ours:
+        made.enable_shovels()
+    made.plan("--queues", f"^{DRAINED}$", "--shovels", "fluffle" if is_ours else "rabbitmq")
+    publisher = Publisher(made.rabbitmq[0].port, USER, DRAINED, 300.0, "sales").start()
+    try:
+        wait_until(lambda: publisher.confirmed > 100)
+        made.run("start")
+        for _ in range(2):
+            _kill_the_shovels_node(made, is_ours)
+    finally:
+        publisher.stop()
+    for step in ("consumers", "publishers", "finish"):
+        made.run("cut-over", step)
+    found = bodies(made.fluffle[0].port, DRAINED)
+    first = list(dict.fromkeys(found))
+    assert first == list(range(publisher.confirmed))
+    made.said.append(f"{publisher.confirmed} confirmed, {len(found) - len(first)} came twice")
+    assert len(found) - len(first) <= 2 * PREFETCH
+
+
+def _kill_the_shovels_node(made: Scene, is_ours: bool) -> None:
+    """Kill it, and start it again when messages move on."""
+    name = wait_until(lambda: _shovels_node(made, is_ours), "no node has the shovel")
+    node = made.fluffle.node(name)
+    node.kill()
+    before = made.progress()["messages_target"]
+    wait_until(lambda: made.progress()["messages_target"] > before, "the shovel goes on")
+    node.launch()
+    node.await_ready()
+    made.fluffle.await_members()
+
+
+def _shovels_node(made: Scene, is_ours: bool) -> str:
+    """The name of the node of Fluffle that has the shovel's connection, or runs the shovel; empty if none has."""
+    for node in managed(made.fluffle):
+        if node.is_alive:
+            rows = HttpApi(node).get("/shovels" if is_ours else "/connections").json
+            found = [row for row in rows if is_ours or row.get("user") == MOVER]
+            return str(found[0]["node"]) if found else ""
+    return ""
 
 
 def _waiting(made: Scene, queue: str) -> tuple[int, int]:

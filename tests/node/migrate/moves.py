@@ -13,8 +13,8 @@ from node.migrate.queues import Key
 from node.migrate.site import Site
 from node.migrate.ways import Selection
 
-RABBITMQ = End("http://r:15672", ("r1:5672", "r2:5672"), "RabbitMQ")
-FLUFFLE = End("http://f:15672", ("f1:5672",), "Fluffle")
+RABBITMQ = End(("http://r:15672",), ("r1:5672", "r2:5672"), "RabbitMQ")
+FLUFFLE = End(("http://f:15672",), ("f1:5672",), "Fluffle")
 
 
 def move(

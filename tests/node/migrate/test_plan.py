@@ -21,8 +21,8 @@ Json = dict[str, Any]
 def planned(source: Site, target: Site | None = None, selection: Selection | None = None) -> Plan:
     """The plan from a source to a target."""
     settled = Settled(
-        end("http://10.0.0.1:15672", "10.0.0.1", source),
-        None if target is None else end("http://10.0.1.1:15672", "10.0.1.1", target),
+        end(("http://10.0.0.1:15672",), "10.0.0.1", source),
+        None if target is None else end(("http://10.0.1.1:15672",), "10.0.1.1", target),
         shovel_host(source, target),
         selection or Selection(),
     )

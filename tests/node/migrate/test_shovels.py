@@ -8,8 +8,8 @@ from node.migrate.shovels import NAME_BYTES_MAX, Shovel, is_of_migration
 from node.migrate.site import Site
 from tests.node.migrate.sites import rabbit
 
-RABBITMQ = End("http://r:15672", ("r1:5672", "amqps://r2:5671"))
-FLUFFLE = End("http://f:15672", ("f1:5672",))
+RABBITMQ = End(("http://r:15672",), ("r1:5672", "amqps://r2:5671"))
+FLUFFLE = End(("http://f:15672",), ("f1:5672",))
 SECRET = "p@ss/word"
 
 
@@ -69,8 +69,8 @@ def test_addresses_of_an_end(listener: tuple[str, str, int], expected: str) -> N
     """A node that listens everywhere is reached by its host's name, if that has a domain."""
     node, address, port = listener
     found = _with_listener(node, address, port)
-    assert end("http://api.example.com:15672", "api.example.com", found).amqp == (expected,)
-    assert end("http://x", "x", found, ("given:1",)).amqp == ("given:1",)
+    assert end(("http://api.example.com:15672",), "api.example.com", found).amqp == (expected,)
+    assert end(("http://x",), "x", found, ("given:1",)).amqp == ("given:1",)
 
 
 def _with_listener(node: str, address: str, port: int) -> Site:

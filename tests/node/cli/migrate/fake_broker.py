@@ -18,6 +18,7 @@ class FakeBroker:
 
     def __init__(self, host: str, **options: Any) -> None:
         self.shown, self.host = f"http://{host}:15672", host
+        self.all_shown: tuple[str, ...] = (self.shown,)
         self.queues: dict[str, Row] = {}
         self.options = options
         self.shovels: dict[tuple[str, str], Row] = {}

@@ -241,6 +241,19 @@ def test_back_turns_the_shovels_round(run: Run, old: FakeBroker, new: FakeBroker
     assert {name for _, name in old.shovels} == {f"fluffle-migrate {name}" for name in ("a", "b", "fresh")}
 
 
+def test_later_steps_know_all_nodes(
+    run: Run, new: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan by several URLs goes on when the first node is down."""
+    new.all_shown = ("http://new:15672", "http://new2:15672")
+    assert run("plan", "old", "--to", "new") == 0
+    asked = []
+    api_of = looking.api_of
+    monkeypatch.setattr(looking, "api_of", lambda urls, file: asked.append(urls) or api_of(urls, file))
+    assert run("start") == 0
+    assert asked == ["http://old:15672", "http://new:15672,http://new2:15672"]
+
+
 def test_watch_shows_both_ends(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     started(run)
     capsys.readouterr()
