@@ -14,6 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import psutil
+
+from tests.kit.patience import patience
 from tests.kit.ports import free_ports
 from tests.kit.rabbit_server import (
     RABBITMQ_SERVER,
@@ -82,7 +85,7 @@ class RabbitNode:
         self._beam = 0
 
     def await_ready(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_S * patience()
         while self.name not in self.running():
             if not self.is_alive or time.monotonic() > deadline:
                 text = (self._directory / "stdout").read_text()
@@ -111,6 +114,9 @@ class RabbitNode:
             with contextlib.suppress(RuntimeError):
                 self.kill()
             if self.is_alive:
+                # It does not answer, as it is starting: the Erlang machine is a child of the script.
+                for child in psutil.Process(self._process.pid).children(recursive=True):
+                    child.kill()
                 self._process.kill()
                 self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -268,8 +274,12 @@ class RabbitCluster:
         cluster = Cluster(
             [RabbitNode(name, directory, settings, epmd_port, cookie, plugins) for name in names], close
         )
-        for node in cluster.nodes:
-            node.await_ready()
+        try:
+            for node in cluster.nodes:
+                node.await_ready()
+        except BaseException:
+            cluster.stop()
+            raise
         return cluster
 
     @staticmethod
@@ -282,8 +292,12 @@ class RabbitCluster:
     ) -> Cluster:
         cluster = RabbitCluster.separate(settings, names, plugins)
         cluster.use_network(partial(_cut, cluster), partial(_mend, cluster))
-        for node in cluster.nodes[1:]:
-            assert isinstance(node, RabbitNode)
-            node.join(cluster[0].name)
-        cluster.await_members()
+        try:
+            for node in cluster.nodes[1:]:
+                assert isinstance(node, RabbitNode)
+                node.join(cluster[0].name)
+            cluster.await_members()
+        except BaseException:
+            cluster.stop()
+            raise
         return cluster
