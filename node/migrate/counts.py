@@ -93,9 +93,18 @@ class Account:
         RabbitMQ's publishers and consumers report at different times, so that a length and two counters that are read
         together are not of one moment. If all that ever came has gone or waits now, the counters say what was there.
         """
-        return (
-            self._first.publish_less_out if self._first is not None and self._is_whole else self.before or 0
-        )
+        return max(0, self._by_counters)
+
+    @property
+    def arrived(self) -> int:
+        """The messages that came in, without those that had gone already when they were counted."""
+        return self.came + min(0, self._by_counters)
+
+    @property
+    def _by_counters(self) -> int:
+        if self._first is not None and self._is_whole:
+            return self._first.publish_less_out
+        return self.before or 0
 
     @property
     def _is_whole(self) -> bool:
@@ -108,7 +117,7 @@ class Account:
         """Messages that were there or came, and neither went nor wait: expired, dropped, purged, dead-lettered, or
         under way while counters lag.
         """
-        return self.begin + self.came - self.went - self.waiting
+        return self.begin + self.arrived - self.went - self.waiting
 
 
 def _grown(before: int | None, now: int | None) -> int:

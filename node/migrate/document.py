@@ -11,14 +11,13 @@ taken is found, with what hangs on it. Left out beside them:
 
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.catalogue.names import RESERVED_PREFIX
-from node.catalogue.policy_validation import POLICY_KEYS
 from node.catalogue.records import Json
 from node.definitions.document import read
 from node.definitions.reading import DefinitionsInvalid, Unsupported
-from node.migrate.answers import Row, inner, rows, text
+from node.migrate.answers import Row, rows, text
 from node.migrate.clients import MOVER
 from node.migrate.findings import Finding
 from node.migrate.queues import Key
@@ -49,6 +48,13 @@ _SECTIONS: Final = {
 }
 
 
+class Abilities(NamedTuple):
+    """The exchange types that a broker has, or may have by a plug-in, and the plug-ins whose parameters it takes."""
+
+    exchange_types: Collection[str]
+    plugins: Collection[str] = ()
+
+
 @dataclass(slots=True)
 class Document:
     """The definitions to import.
@@ -70,12 +76,11 @@ class Document:
 
 
 def document(
-    exported: Row, exchange_types: Collection[str], users: Mapping[str, str] | None = None
+    exported: Row, abilities: Abilities, users: Mapping[str, str] | None = None
 ) -> Generator[None, None, Document]:
     """Make the document to import, in steps.
 
-    exchange_types: those that the other broker has, or may have by a plug-in.   users: the password hashes of the users
-    whom the other broker has.
+    abilities: of the other broker.   users: the password hashes of the users whom it has.
     """
     version = text(exported, "rabbitmq_version") or text(exported, "rabbit_version")
     found, count = Document(version), 0
@@ -83,7 +88,7 @@ def document(
         taken = found.sections[section] = []
         for item in rows(exported.get(section)):
             if _is_wanted(found, section, item, users or {}) and _is_readable(
-                found, section, noun, item, version, exchange_types
+                found, section, noun, item, version, abilities
             ):
                 taken.append(dict(item))
             count += 1
@@ -146,20 +151,26 @@ def _is_wanted(found: Document, section: str, item: Row, users: Mapping[str, str
 
 
 def _is_readable(
-    found: Document, section: str, noun: str, item: Row, version: str, exchange_types: Collection[str]
+    found: Document, section: str, noun: str, item: Row, version: str, abilities: Abilities
 ) -> bool:
     """Return whether Fluffle takes an object, and note what it leaves out of it."""
     alone: dict[str, Json] = {section: [dict(item)], "rabbitmq_version": version}
     vhost, name = text(item, "vhost"), _name(section, item)
     try:
-        left_out = read(alone, exchange_types=exchange_types, skips_unsupported=True).left_out
+        taken = read(
+            alone,
+            exchange_types=abilities.exchange_types,
+            plugins=abilities.plugins,
+            skips_unsupported=True,
+        )
     except DefinitionsInvalid as invalid:
         kind = "is not supported" if isinstance(invalid, Unsupported) else "is refused"
         left_out, is_left = [f"{kind}: {_reason(invalid)}"], True
     else:
         # An object without what is not supported, or none at all.
-        is_left = bool(left_out) and section not in ("vhosts",) and not _is_partly_taken(section, item)
-        left_out = [f"is {'not taken' if is_left else 'taken without'}: {_short(each)}" for each in left_out]
+        is_left = not (getattr(taken, section) or taken.limits)
+        kind = "not taken" if is_left else "taken without"
+        left_out = [f"is {kind}: {_short(each)}" for each in taken.left_out]
     for each in left_out:
         found.findings.append(Finding("blocks" if is_left else "differs", noun, name, each, vhost))
     if is_left and section == "queues":
@@ -167,11 +178,6 @@ def _is_readable(
     if is_left and section == "exchanges":
         found.left_exchanges.add((vhost, name))
     return not is_left
-
-
-def _is_partly_taken(section: str, item: Row) -> bool:
-    """True if a policy has keys that Fluffle knows beside those that it does not."""
-    return section == "policies" and not POLICY_KEYS.isdisjoint(inner(item, "definition"))
 
 
 def _name(section: str, item: Row) -> str:

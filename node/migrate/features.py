@@ -10,6 +10,7 @@ from typing import Final
 from node.catalogue.records import EXCHANGE_TYPES
 from node.config.plugins import FOR_ALL_NODES, PLUGINS
 from node.migrate.answers import inner, rows, text
+from node.migrate.document import Abilities
 from node.migrate.findings import Finding, Weight
 from node.migrate.site import Site
 
@@ -36,7 +37,6 @@ HARMLESS: Final = frozenset(
     {
         "rabbitmq_amqp1_0",
         "rabbitmq_event_exchange",
-        "rabbitmq_federation",
         "rabbitmq_federation_management",
         "rabbitmq_management_agent",
         "rabbitmq_mqtt_management",
@@ -64,13 +64,15 @@ _NOT_HERE: Final[dict[str, tuple[Weight, str]]] = {
 _DISCOVERY: Final = "rabbitmq_peer_discovery_"
 
 
-def supported_types(target: Site | None) -> frozenset[str]:
-    """Return the exchange types that the target has, or would have with its plug-ins enabled."""
-    return (
-        frozenset(EXCHANGE_TYPES)
-        | TYPES_OF_PLUGINS.keys()
-        | (target.exchange_types if target else frozenset())
-    )
+def abilities(target: Site | None) -> Abilities:
+    """Return the exchange types that the target has, or would have with its plug-ins enabled, and its plug-ins.
+
+    Without a target all of Fluffle's plug-ins are taken to be enabled.
+    """
+    types = frozenset(EXCHANGE_TYPES) | TYPES_OF_PLUGINS.keys()
+    if target is None:
+        return Abilities(types, PLUGINS)
+    return Abilities(types | target.exchange_types, target.plugins)
 
 
 def feature_findings(source: Site, target: Site | None) -> Iterator[Finding]:

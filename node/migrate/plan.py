@@ -13,7 +13,7 @@ from node.migrate.client_needs import client_findings
 from node.migrate.clients import Client, foreign_consumers
 from node.migrate.document import Document, document, of_vhosts
 from node.migrate.ends import SHOVEL_PLUGIN, End, Ends, Host, end_from_json, host_from_json, shovel_host
-from node.migrate.features import feature_findings, supported_types
+from node.migrate.features import abilities, feature_findings
 from node.migrate.findings import Finding, ordered
 from node.migrate.findings import from_json as finding_from_json
 from node.migrate.groups import Group, groups
@@ -81,7 +81,7 @@ def plan(
 ) -> Generator[None, None, Plan]:
     """Make the plan, in steps.   taken_users: password hashes of the users whom Fluffle has. Raises: PatternInvalid."""
     found = yield from document(
-        source.definitions, supported_types(target), users_of(target) if taken_users is None else taken_users
+        source.definitions, abilities(target), users_of(target) if taken_users is None else taken_users
     )
     of_vhosts(found, settled.selection.vhosts)
     consumers = foreign_consumers(source.clients)
@@ -218,7 +218,7 @@ def _queue_json(planned: QueuePlan) -> Json:
         "messages": queue.messages,
         "messages_persistent": queue.persistent,
         "bytes": queue.bytes,
-        "consumers": queue.consumers,
+        "consumers": planned.consumers,
         "copies": queue.copies,
         "publish_rate": queue.publish_rate,
         "out_rate": queue.out_rate,

@@ -75,7 +75,7 @@ def _queues(plans: Sequence[QueuePlan]) -> list[str]:
             octets(each.queue.bytes),
             amount(each.queue.publish_rate),
             amount(each.queue.out_rate),
-            f"{each.queue.consumers:,}",
+            f"{each.consumers:,}",
             _WAYS[each.way],
         )
         for each in longest[:QUEUES_SHOWN]

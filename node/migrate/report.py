@@ -118,7 +118,7 @@ def _cells(name: str, account: Account) -> tuple[str, ...]:
     return (
         name,
         f"{account.begin:,}",
-        f"{account.came:,}",
+        f"{account.arrived:,}",
         f"{account.went:,}",
         f"{account.waiting:,}",
     )
@@ -131,7 +131,7 @@ def _restarts(line: Line) -> str:
 
 def _add(total: Account, account: Account) -> None:
     total.before = total.begin + account.begin
-    total.came += account.came
+    total.came += account.arrived
     total.went += account.went
     total.waiting += account.waiting
 
@@ -174,7 +174,7 @@ def report_json(found: Report, at: str) -> dict[str, Json]:
 def _account_json(account: Account) -> Json:
     return {
         "before": account.begin,
-        "came": account.came,
+        "came": account.arrived,
         "went": account.went,
         "waiting": account.waiting,
         "unaccounted": account.unexplained,

@@ -22,11 +22,15 @@ DOWN: Final = frozenset({"down", "crashed", "stopped", "minority"})
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """The way of one queue.   reason: why it stays, or why the shovel does not wait for its consumers."""
+    """The way of one queue.
+
+    reason: why it stays, or why the shovel does not wait for its consumers.   consumers: connections of clients.
+    """
 
     queue: Queue
     way: Way
     reason: str = ""
+    consumers: int = 0
 
     @property
     def key(self) -> Key:
@@ -71,8 +75,9 @@ def queue_plan(queue: Queue, consumers: int, left: Collection[Key]) -> QueuePlan
     if queue.state in DOWN:
         return QueuePlan(queue, "stays", f"is {queue.state} at RabbitMQ")
     if queue.auto_delete and consumers:
-        return QueuePlan(queue, "now", "is deleted with its last consumer, so the shovel comes before")
-    return QueuePlan(queue, "after-consumers" if consumers else "now")
+        reason = "is deleted with its last consumer, so the shovel comes before"
+        return QueuePlan(queue, "now", reason, consumers)
+    return QueuePlan(queue, "after-consumers" if consumers else "now", consumers=consumers)
 
 
 def way_findings(plans: Iterable[QueuePlan]) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from node.migrate.clients import MOVER
 from node.migrate.counts import Reading, reading
 from node.migrate.cut_over import NEXT, Step, is_settled, objections, overtaking
 from node.migrate.document import document, of_vhosts
-from node.migrate.features import supported_types
+from node.migrate.features import abilities
 from node.migrate.history import STAGES, stage_record
 from node.migrate.move import Move
 from node.migrate.plan import users_of
@@ -83,7 +83,7 @@ def _check(found: Session, arguments: argparse.Namespace) -> int:
 def objects_to_have(move: Move) -> dict[str, Json]:
     """Return the definitions of the source that the target has to have."""
     source = move.source.definitions
-    found = finish(document(source, supported_types(move.target), users_of(move.target)))
+    found = finish(document(source, abilities(move.target), users_of(move.target)))
     of_vhosts(found, move.selection.vhosts)
     return found.json
 

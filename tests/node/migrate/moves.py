@@ -6,7 +6,7 @@ from node.definitions.reading import finish
 from node.migrate.cut_over import Step, objections
 from node.migrate.document import document
 from node.migrate.ends import End, Ends, Host
-from node.migrate.features import supported_types
+from node.migrate.features import abilities
 from node.migrate.history import Record, history
 from node.migrate.move import Move
 from node.migrate.queues import Key
@@ -35,6 +35,6 @@ def move(
 
 def reasons(found: Move, step: Step) -> list[str]:
     """The reasons against a step."""
-    wanted = finish(document(found.source.definitions, supported_types(found.target)))
+    wanted = finish(document(found.source.definitions, abilities(found.target)))
     wanted.sections["users"] = []
     return [each.text for each in objections(found, step, wanted.json)]

@@ -19,7 +19,13 @@ def test_what_was_there_counts_as_before() -> None:
 def test_counters_that_lag_at_the_first_reading() -> None:
     """Three messages had gone already, and were not counted yet; in the end all that ever came has gone."""
     found = account((0, 100, 97), (0, 110, 110))
-    assert (found.begin, found.came, found.went, found.unexplained) == (3, 10, 13, 0)
+    assert (found.begin, found.arrived, found.went, found.unexplained) == (3, 10, 13, 0)
+
+
+def test_consumers_that_report_before_publishers() -> None:
+    """Two messages had gone by the counters before they had come."""
+    found = account((0, 100, 102), (0, 110, 110))
+    assert (found.begin, found.arrived, found.went, found.unexplained) == (0, 8, 8, 0)
 
 
 def test_a_lost_message_is_unexplained() -> None:

@@ -167,7 +167,8 @@ def test_policies_differ() -> None:
     """Keys that are unknown are left out of a policy that has others, and a policy of these alone is left out."""
     policies = [
         policy("ha", {"ha-mode": "all"}),
-        policy("both", {"max-length": 5, "federation-upstream-set": "all", "odd-key": 1}),
+        policy("both", {"max-length": 5, "odd-key": 1}),
+        policy("federated", {"federation-upstream-set": "all"}),
         policy("none", {"odd-key": 1}),
     ]
     made = planned(rabbit(definitions={"policies": policies}))
@@ -176,6 +177,8 @@ def test_policies_differ() -> None:
     assert "odd-key" in texts["both"]
     assert texts["both"].startswith("is taken without")
     assert [each.name for each in made.blocking] == ["none"]
+    without_it = planned(rabbit(definitions={"policies": policies}), fluffle())
+    assert [each.name for each in without_it.blocking] == ["federated", "none"]
     assert "ignores ha-mode" in str(
         planned(rabbit(version="4.1.0", definitions={"policies": policies})).findings
     )
@@ -211,6 +214,7 @@ def test_exchange_types_of_plugins() -> None:
         ("rabbitmq_auth_backend_ldap", "blocks"),
         ("rabbitmq_auth_backend_oauth2", "blocks"),
         ("rabbitmq_mqtt", "note"),
+        ("rabbitmq_federation", "note"),
         ("rabbitmq_new_thing", "differs"),
         ("rabbitmq_delayed_message_exchange", ""),
         ("rabbitmq_peer_discovery_k8s", ""),
