@@ -1,13 +1,15 @@
-"""Clients of a rehearsal: publishers and consumers, which connect again wherever the balancer sends them.
+"""Publishers and consumers that go on: they connect again, to any address that they know, whatever happens.
 
 A publisher counts a message when it is confirmed, and publishes it again otherwise. A consumer notes each message that
 it gets, and acknowledges it. Both are threads; they end when they are told.
 """
 
+import itertools
 import threading
 import time
 from collections import Counter
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import pika
 import pika.exceptions
@@ -16,21 +18,34 @@ PERSISTENT: Final = pika.BasicProperties(delivery_mode=2, headers={"kind": "orde
 PAUSE_S: Final = 0.2
 """A client that cannot connect tries again after so long."""
 
+CONNECT_S: Final = 5.0
+
 _LOST = (pika.exceptions.AMQPError, OSError)
 
 
-class Client:
-    """A thread with one connection at a time.   name: is shown by the broker."""
+class Address(NamedTuple):
+    """Where a client connects."""
 
-    def __init__(self, port: int, user: str, name: str, vhost: str = "/") -> None:
-        self._parameters = pika.ConnectionParameters(
-            "127.0.0.1",
-            port,
-            vhost,
-            pika.PlainCredentials(user, user),
-            client_properties={"connection_name": name},
-            heartbeat=30,
-        )
+    port: int
+    host: str = "127.0.0.1"
+
+
+class Client:
+    """A thread with one connection at a time.   name: is shown by the broker, and the password is the user's name."""
+
+    def __init__(self, addresses: Sequence[Address], user: str, name: str) -> None:
+        self._parameters = [
+            pika.ConnectionParameters(
+                address.host,
+                address.port,
+                credentials=pika.PlainCredentials(user, user),
+                client_properties={"connection_name": name},
+                heartbeat=10,
+                socket_timeout=CONNECT_S,
+                stack_timeout=2 * CONNECT_S,
+            )
+            for address in addresses
+        ]
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.connections = 0
@@ -47,9 +62,11 @@ class Client:
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._ends.is_set():
+        for parameters in itertools.cycle(self._parameters):
+            if self._ends.is_set():
+                return
             try:
-                connection = pika.BlockingConnection(self._parameters)
+                connection = pika.BlockingConnection(parameters)
             except _LOST:
                 self._ends.wait(PAUSE_S)
                 continue
@@ -65,10 +82,12 @@ class Client:
 
 
 class Publisher(Client):
-    """Publishes numbers to a queue by an exchange, each until it is confirmed.   rate: messages a second."""
+    """Publishes numbers to a queue, or by an exchange, each until it is confirmed.   rate: messages a second."""
 
-    def __init__(self, port: int, user: str, queue: str, rate: float, exchange: str) -> None:
-        super().__init__(port, user, f"publisher of {queue}")
+    def __init__(
+        self, addresses: Sequence[Address], user: str, queue: str, rate: float, exchange: str = ""
+    ) -> None:
+        super().__init__(addresses, user, f"publisher of {queue}")
         self._queue, self._rate, self._exchange = queue, rate, exchange
         self._goes = threading.Event()
         self._goes.set()
@@ -97,8 +116,8 @@ class Publisher(Client):
 class Consumer(Client):
     """Consumes from a queue.   got: the numbers in the order in which they came."""
 
-    def __init__(self, port: int, user: str, queue: str) -> None:
-        super().__init__(port, user, f"consumer of {queue}")
+    def __init__(self, addresses: Sequence[Address], user: str, queue: str) -> None:
+        super().__init__(addresses, user, f"consumer of {queue}")
         self._queue = queue
         self.got: list[int] = []
 

@@ -18,7 +18,6 @@ from node.config.plugins import PLUGINS
 from node.migrate.clients import MOVER
 from node.migrate.ends import SHOVEL_PLUGIN as SHOVEL
 from node.migrate.shovels import PREFETCH
-from tests.conformance.migrate.clients import PERSISTENT, Consumer, Publisher, out_of_order
 from tests.conformance.migrate.scene import Scene, balancer_lines, scene, shell_lines
 from tests.kit.haproxy import PROGRAM
 from tests.kit.http_api import HttpApi
@@ -26,6 +25,7 @@ from tests.kit.managed_fluffle import managed
 from tests.kit.network import HOST
 from tests.kit.patience import wait_until
 from tests.kit.rabbit_server import RABBITMQ_SERVER
+from tests.kit.steady_clients import PERSISTENT, Address, Consumer, Publisher, out_of_order
 
 pytestmark = [
     pytest.mark.slow,
@@ -89,8 +89,8 @@ class Load:
     """A publisher and a consumer for each queue that has clients."""
 
     def __init__(self, port: int) -> None:
-        self.publishers = {queue: Publisher(port, USER, queue, RATE, "sales") for queue in (KEPT, GOES_ON)}
-        self.consumers = {queue: Consumer(port, USER, queue) for queue in (KEPT, GOES_ON)}
+        self.publishers = {queue: Publisher([Address(port)], USER, queue, RATE, "sales") for queue in (KEPT, GOES_ON)}
+        self.consumers = {queue: Consumer([Address(port)], USER, queue) for queue in (KEPT, GOES_ON)}
         for client in (*self.publishers.values(), *self.consumers.values()):
             client.start()
 
@@ -196,7 +196,7 @@ def test_a_node_is_killed_while_a_queue_drains(made: Scene) -> None:
     if is_ours:
         made.enable_shovels()
     made.plan("--queues", f"^{DRAINED}$", "--shovels", "fluffle" if is_ours else "rabbitmq")
-    publisher = Publisher(made.rabbitmq[0].port, USER, DRAINED, 300.0, "sales").start()
+    publisher = Publisher([Address(made.rabbitmq[0].port)], USER, DRAINED, 300.0, "sales").start()
     try:
         wait_until(lambda: publisher.confirmed > 100)
         made.run("start")
