@@ -13,11 +13,11 @@ from node.amqp import methods as m
 from node.catalogue.commands import SetParameter
 from node.io.control import ControlError, request
 from tests.conformance.federation.place import Place
-from tests.kit.amqp_client import Connection
+from tests.kit.amqp_client import Connection, ConnectionEnded
 from tests.kit.fluffle_cluster import FluffleNode
 from tests.kit.mirror_steps import set_mirroring
 from tests.kit.patience import wait_until
-from tests.kit.server_cluster import Cluster, is_rabbitmq, start_cluster
+from tests.kit.server_cluster import Cluster, ClusterNode, is_rabbitmq, start_cluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,7 +42,7 @@ def down(up: Place) -> Iterator[Cluster]:
     first = cluster[0]
     first.admin.enable_plugin("rabbitmq_federation")  # type: ignore[attr-defined]
     set_mirroring(first, "^moved-q$", "all", ha_sync_mode="automatic")
-    connection = Connection(first)
+    connection = connected(first)
     channel = connection.channel()
     channel.call(m.QueueDeclare, queue="moved-q", durable=True)
     for exchange in EXCHANGES:
@@ -55,6 +55,20 @@ def down(up: Place) -> Iterator[Cluster]:
     )
     yield cluster
     cluster.stop()
+
+
+def connected(node: ClusterNode) -> Connection:
+    """Connect to a node, which may be paused for a moment on a busy machine."""
+
+    def connect() -> Connection | None:
+        try:
+            return Connection(node)
+        except (ConnectionEnded, OSError):
+            return None
+
+    found = wait_until(connect, f"a connection to {node.name}")
+    assert found is not None
+    return found
 
 
 def control(cluster: Cluster, at: int, operation: str, command: SetParameter) -> None:
@@ -113,7 +127,7 @@ def test_links_are_spread_and_move_without_a_loss(up: Place, down: Cluster) -> N
     publish(2)
     after = running(down, *others)
     assert all(after[each] == before[each] for each in EXCHANGES if before[each] != victim)
-    connection = Connection(down[others[0]])
+    connection = connected(down[others[0]])
     channel = connection.channel()
     seen: list[bytes] = []
 
