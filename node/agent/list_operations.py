@@ -28,6 +28,9 @@ DELAYED: Final = "messages_delayed"
 
 _PROTOCOL: Final = [0, 9, 1]
 _AMQP: Final = "AMQP 0-9-1"
+_MESSAGES: Final = 1
+"""The channel of messages of a plug-in's client: `node.client.client_session`."""
+
 _PID: Final = re.compile(r"<(.{1,512})\.([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})>", re.DOTALL)
 
 
@@ -249,6 +252,11 @@ def _number_in(id_: str) -> int:
 def connection_pid(row: Mapping[str, Any], channel: int) -> str:
     """Return the pid of a connection, which a row is of, or of one of its channels.   channel: 0: the connection."""
     return _pid(row["node"], _number_in(row["id"]), channel)
+
+
+def messages_channel_pid(row: Mapping[str, Any]) -> str:
+    """Return the pid of the channel on which the messages of a plug-in's client go, of whose connection a row is."""
+    return connection_pid(row, _MESSAGES)
 
 
 def _pid(node: str, connection: int, channel: int) -> str:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from node.agent.admin_operations import AdminOperations
-from node.agent.list_operations import connection_pid
-from node.client.client_session import MESSAGES
+from node.agent.list_operations import connection_pid, messages_channel_pid
 from node.io.turns import taken
 from node.statistics.connections import PROTOCOL_FACTS
 from node.statistics.query import Query
@@ -44,7 +43,7 @@ def _columns(row: Mapping[str, Any], columns: list[str]) -> dict[str, Any]:
         **row,
         **row.get(PROTOCOL_FACTS, {}),
         "connection": connection_pid(row, 0),
-        "channel": connection_pid(row, MESSAGES),
+        "channel": messages_channel_pid(row),
         **{name: row[source] for name, source in _SOURCES.items() if source in row},
     }
     return {name: found[name] for name in columns if name in found}

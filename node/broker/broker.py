@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from node.amqp.field_table import Table
 from node.broker import holding
@@ -67,6 +67,9 @@ if TYPE_CHECKING:
     from node.client.base_connection import BaseConnection
     from node.client.channel import Channel
     from node.client.connection import Connection
+
+DirectClients: TypeAlias = "dict[BaseConnection, Callable[[], None]]"
+"""Connections of clients in this process, which no shell flushes, with a callback for output."""
 
 FLOW_ENDS_MAX: Final = 50
 """The most held publishers that are read from again in one turn: each may cost as much as its share of a turn."""
@@ -148,8 +151,7 @@ class Broker:
         """Set before there is any mirrored queue."""
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}
-        self.direct_clients: dict[BaseConnection, Callable[[], None]] = {}
-        """Connections of clients in this process, which no shell flushes, with a callback for output."""
+        self.direct_clients: DirectClients = {}
         self.stuck_disks: frozenset[str] = frozenset()
         """Nodes whose message disks make no progress: they get no new copies of queues."""
         self.connection_counts: Counter[tuple[str | None, str | None]] = Counter()

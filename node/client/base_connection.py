@@ -11,7 +11,6 @@ Source: amqp-behaviour §1.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from node.amqp.connection_state import ConnectionState
@@ -60,7 +59,7 @@ class BaseConnection(ABC):
     is_finished: nothing more is awaited: the shell flushes and resets the socket.
     """
 
-    protocol_facts: Mapping[str, str | bool] = MappingProxyType({})
+    protocol_facts: Mapping[str, str | bool] = {}
 
     def __init__(
         self,

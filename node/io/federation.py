@@ -20,7 +20,7 @@ from node.federation.plan import Federated
 from node.federation.rows import link_row
 from node.io.amqp_client import AmqpClient
 from node.io.local_client import LocalClient
-from node.io.plugin_services import ServiceHost
+from node.io.plugin_service import ServiceHost
 from node.log.log import category_logger, escape
 from node.queue.queue import Queue
 

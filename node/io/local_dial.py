@@ -19,11 +19,11 @@ from node.amqp.frames import method_frame
 from node.amqp.methods import ConnectionOpenOk, ConnectionStart, ConnectionTune
 from node.catalogue.access import LoginRefused, Operation, check_login, check_vhost_access
 from node.catalogue.records import ResourceKind, User
-from node.client.authority import BackendUser
+from node.client.authority import Admitted, BackendUser, Conversation
 from node.client.connection import Connection
 from node.client.endpoint import ClientEndpoint
 from node.client.rights import Rights
-from node.extension.auth_backend import Login, Question
+from node.extension.auth_backend import AuthStart, Challenge, Login, Question
 from node.io.amqp_client import AmqpClient
 from node.override import override
 from node.queue.live_queue import Asked
@@ -82,6 +82,23 @@ class _NoAuthority:
 
     def log_in(self, login: Login, on_done: Callable[[User | LoginRefused], None]) -> None:
         """Refuse: nobody logs in here."""
+        raise AssertionError
+
+    def offers(self, method: str) -> bool:
+        """Return False: nobody authenticates in several steps here."""
+        return False
+
+    def begin(self, start: AuthStart) -> Conversation | None:
+        """Refuse: nobody authenticates here."""
+        raise AssertionError
+
+    def go_on(
+        self,
+        conversation: Conversation,
+        data: bytes,
+        on_done: Callable[[Challenge | Admitted | LoginRefused], None],
+    ) -> None:
+        """Refuse: nobody authenticates here."""
         raise AssertionError
 
     def ask(self, user: BackendUser, question: Question, on_done: Callable[[bool], None]) -> None:

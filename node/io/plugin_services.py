@@ -6,40 +6,14 @@ imported then, and not before. While no such plug-in is enabled nothing here cos
     plug-in enabled ─► service.start ─► service.changed(events) ─► service.stop
 """
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
 
 from node.broker.broker import Broker
 from node.catalogue.events import Event
 from node.client.observer import Observer, Observers
 from node.config.config import Config
+from node.io.plugin_service import PluginService, ServiceHost
 from node.override import override
-
-
-class ServiceHost:
-    """The node, as services use it."""
-
-    def __init__(self, broker: Broker, config: Config) -> None:
-        self.broker = broker
-        self.config = config
-        self.loop = asyncio.get_running_loop()
-
-
-class PluginService(Protocol):
-    """A service of a plug-in on one node."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def changed(self, events: Sequence[Event]) -> None:
-        """Follow changes of the catalogue, which has made them all."""
-
-    def answer(self, question: str, arguments: Mapping[str, Any]) -> Any:
-        """Return the answer to a question of operators, as JSON. Raises: LookupError."""
-
-    def stop(self, *, is_removed: bool) -> None:
-        """End soon.   is_removed: the plug-in was disabled; else the node stops, and others go on with its work."""
 
 
 def _service(plugin: str, host: ServiceHost) -> PluginService | None:

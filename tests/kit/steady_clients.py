@@ -24,7 +24,7 @@ _LOST = (pika.exceptions.AMQPError, OSError)
 
 
 class Address(NamedTuple):
-    """Where a client connects."""
+    """The place that a client connects to."""
 
     port: int
     host: str = "127.0.0.1"

@@ -51,7 +51,7 @@ class Place:
 
     @property
     def uri(self) -> str:
-        """Where links connect to."""
+        """A place that links connect to."""
         return f"amqp://{self.server.host}:{self.server.port}"
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_messages_come_with_their_way(pair: Pair) -> None:
-    """What a binding here asks for comes, with the same entry of `x-received-from` in all directions."""
+    """A message that a binding here asks for comes, with the same entry of `x-received-from` in all directions."""
     up, down = pair
     x, q = "way-x", "way-q"
     down.exchange(x)
@@ -79,7 +79,7 @@ def test_bindings_and_names_upstream(pair: Pair) -> None:
 
 
 def test_messages_wait_upstream_while_connections_are_cut(pair: Pair) -> None:
-    """What is published while the link has no connection comes later, all of it and in order."""
+    """Messages that are published while the link has no connection come later, all of them and in order."""
     up, down = pair
     x = "cut-x"
     down.exchange(x)

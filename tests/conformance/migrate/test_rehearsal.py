@@ -89,7 +89,9 @@ class Load:
     """A publisher and a consumer for each queue that has clients."""
 
     def __init__(self, port: int) -> None:
-        self.publishers = {queue: Publisher([Address(port)], USER, queue, RATE, "sales") for queue in (KEPT, GOES_ON)}
+        self.publishers = {
+            queue: Publisher([Address(port)], USER, queue, RATE, "sales") for queue in (KEPT, GOES_ON)
+        }
         self.consumers = {queue: Consumer([Address(port)], USER, queue) for queue in (KEPT, GOES_ON)}
         for client in (*self.publishers.values(), *self.consumers.values()):
             client.start()

@@ -92,7 +92,7 @@ def test_runs_and_frames_are_carried_out_in_their_order() -> None:
 
 
 def test_runs_wait_where_the_input_is_held_up() -> None:
-    """What comes behind frames that are kept waits with them, in its order."""
+    """Frames that come behind kept ones wait with them, in their order."""
     world = World()
     amqp = world.client()
     amqp.ask(1, QueueDeclare(queue="q"))

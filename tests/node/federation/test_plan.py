@@ -1,4 +1,4 @@
-"""Which links there are and which node runs each follows from the catalogue alone, alike on all nodes."""
+"""The links and the node that runs each follow from the catalogue alone, alike on all nodes."""
 
 from collections import Counter
 
@@ -64,7 +64,7 @@ def test_some_exchanges_and_queues_have_no_links() -> None:
 
 
 def test_links_of_exchanges_are_spread_evenly() -> None:
-    """Of 600 links each of three nodes runs about a third."""
+    """Each of three nodes runs about a third of 600 links."""
     found = catalogue("n1", "n2", "n3")
     counts = Counter(owner_of(found, key(f"x{number}"), "n1") for number in range(600))
     assert set(counts) == {"n1", "n2", "n3"}
