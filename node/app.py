@@ -201,7 +201,7 @@ class Node:
         """Accept no more clients, close all connections (320), write what is left. Returns True if that is on disk."""
         self.guard.stop()
         if self.services is not None:
-            self.services.stop()
+            await self.services.stop()
         if self._log_exchange is not None:
             self._log_exchange.stop()
         if self._plugin_listeners is not None:

@@ -59,6 +59,11 @@ class FederationService:
             return life is not None
         raise LookupError(question)
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no link runs, and none is being removed."""
+        return self.links.is_idle
+
     def stop(self, *, is_removed: bool) -> None:
         """End all links."""
         self.links.stop(is_removed=is_removed)

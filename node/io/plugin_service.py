@@ -30,5 +30,9 @@ class PluginService(Protocol):
     def answer(self, question: str, arguments: Mapping[str, Any]) -> Any:
         """Return the answer to a question of operators, as JSON. Raises: LookupError."""
 
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is under way, as it is some time after `stop`."""
+
     def stop(self, *, is_removed: bool) -> None:
         """End soon.   is_removed: the plug-in was disabled; else the node stops, and others go on with its work."""

@@ -6,7 +6,9 @@ imported then, and not before. While no such plug-in is enabled nothing here cos
     plug-in enabled ─► service.start ─► service.changed(events) ─► service.stop
 """
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from node.broker.broker import Broker
 from node.catalogue.events import Event
@@ -14,6 +16,11 @@ from node.client.observer import Observer, Observers
 from node.config.config import Config
 from node.io.plugin_service import PluginService, ServiceHost
 from node.override import override
+
+STOP_S: Final = 2.0
+"""The longest time that a node which stops waits for its services: a shovel awaits confirms for 1 s."""
+
+STOP_POLL_S: Final = 0.01
 
 
 def _service(plugin: str, host: ServiceHost) -> PluginService | None:
@@ -48,13 +55,19 @@ class PluginServices:
         """Return the service of a plug-in; None: it does not run."""
         return self._running.get(plugin)
 
-    def stop(self) -> None:
-        """End all services, as the node stops."""
+    async def stop(self) -> None:
+        """End all services, as the node stops, and wait for a while until nothing of them is under way."""
         self._broker.exchange_types.watchers.remove(self._renew)
-        for service in self._running.values():
+        ending = list(self._running.values())
+        for service in ending:
             service.stop(is_removed=False)
         self._running.clear()
         self._follow_no_more()
+        deadline = self._host.loop.time() + STOP_S
+        while not all(service.is_idle for service in ending) and self._host.loop.time() < deadline:
+            await asyncio.sleep(STOP_POLL_S)
+        if ending:
+            await asyncio.sleep(STOP_POLL_S)  # their last words are written in this time
 
     def _renew(self) -> None:
         enabled = {name for name, plugin in self._broker.exchange_types.plugins if plugin is not None}

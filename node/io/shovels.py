@@ -3,12 +3,11 @@
 catalogue ─► Shovels ─► ShovelLife ─► AmqpClient ─► a broker, or this one
 """
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from node.amqp_client.settings import client_properties, settings_of
 from node.amqp_client.uri import AmqpUri
@@ -17,6 +16,7 @@ from node.catalogue.events import Event
 from node.catalogue.shovel_parameters import SHOVEL
 from node.io.amqp_client import AmqpClient
 from node.io.local_dial import dial_local
+from node.io.plugin_service import ServiceHost
 from node.log.log import category_logger, escape
 from node.shovels.definition import ShovelDefinition, ShovelKey, read_definition
 from node.shovels.life import OnEvents
@@ -25,27 +25,15 @@ from node.shovels.shovels import Shovels
 from node.shovels.static import static_shovels
 from node.shovels.status import status_row
 
-if TYPE_CHECKING:
-    from node.broker.broker import Broker
-    from node.config.config import Config
-
 CLUSTER_NAME: Final = "cluster_name"
 RETRY_S: Final = 5.0
 """The wait until a shovel that is complete is deleted again, where the cluster could not do it."""
 
 
-class Surroundings(Protocol):
-    """The node, as services of plug-ins use it."""
-
-    broker: "Broker"
-    config: "Config"
-    loop: asyncio.AbstractEventLoop
-
-
 class ShovelService:
     """The shovels of one node."""
 
-    def __init__(self, host: Surroundings) -> None:
+    def __init__(self, host: ServiceHost) -> None:
         self._broker = host.broker
         self._loop = host.loop
         self._logger = category_logger("shovel")
@@ -68,6 +56,11 @@ class ShovelService:
     def stop(self, *, is_removed: bool) -> None:
         """End all shovels."""
         self.shovels.stop()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no shovel runs, and none is ending."""
+        return self.shovels.is_idle
 
     def answer(self, question: str, arguments: Mapping[str, Any]) -> Any:
         """Return the answer to a question of operators: `shovels`, or `restart` of one. Raises: LookupError."""
