@@ -40,7 +40,7 @@ function statesTable(view) {
     columns: [
       { id: 'name', title: 'Name', cell: (row) => h('code', null, row.name) },
       { id: 'vhost', title: 'Virtual host', cell: (row) => (row.vhost === undefined ? 'static' : link.vhost(row.vhost)) },
-      { id: 'state', title: 'State', cell: (row) => [state(row.state, TONES[row.state] ?? 'bad'), row.error ? h('pre.quiet', null, row.error) : null] },
+      { id: 'state', title: 'State', cell: (row) => [state(row.state, TONES[row.state] ?? 'bad'), row.error ? h('.quiet', null, row.error) : null] },
       { id: 'source', title: 'Source', cell: (row) => shownEnd(row, 'src_') },
       { id: 'destination', title: 'Destination', cell: (row) => shownEnd(row, 'dest_') },
       { id: 'node', title: 'Node', cell: (row) => link.node(row.node) },
