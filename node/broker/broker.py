@@ -162,10 +162,9 @@ class Broker:
         """Open channels by user."""
         self.remote_channel_counts: Counter[str] = Counter()
         """The same of all other nodes together, of users with a limit of channels."""
-        self.reply_consumers = ReplyConsumers()
+        self.reply_consumers, self.queue_watches = ReplyConsumers(), QueueWatches()
         self.client_names = ClientNames(self)
         self.wake: Callable[[], None] = lambda: None
-        self.queue_watches = QueueWatches()
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[BaseConnection, None] = {}
         self.dead_letters = DeadLetters(self)

@@ -41,7 +41,7 @@ _SWITCHES: Final = (
         "enabled",
         "implicitly-enabled",
     }
-    | {"details", "count-only"}
+    | {"details", "count-only", "only-down"}
 )
 _SHORT: Final = {
     "p": "vhost",

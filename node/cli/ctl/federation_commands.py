@@ -3,31 +3,39 @@
 from typing import Any, Final
 
 from node.cli.ctl.command import Call, commands
-from node.cli.ctl.formats import Outcome, Table
+from node.cli.ctl.formats import Atom, Outcome, Table
 from node.operations import federation
 
 _COLUMNS: Final = (
+    "consumer_tag",
+    "error",
+    "exchange",
     "id",
+    "last_changed",
+    "local_connection",
+    "queue",
     "status",
     "type",
-    "exchange",
-    "queue",
     "upstream",
     "upstream_exchange",
     "upstream_queue",
-    "vhost",
     "uri",
-    "local_connection",
-    "error",
-    "last_changed",
+    "vhost",
 )
 
 
 def _links(call: Call, result: Any) -> Outcome:
-    rows = [
-        {**dict.fromkeys(_COLUMNS, ""), **row, "last_changed": row["timestamp"]} for row in result["rows"]
-    ]
-    return Table(_COLUMNS, rows, has_blank=True)
+    return Table(_COLUMNS, [_row(each) for each in result["rows"]], has_blank=True, are_maps=True)
+
+
+def _row(link: dict[str, Any]) -> dict[str, Any]:
+    day, _, time = link["timestamp"].partition(" ")
+    return {
+        **{column: link.get(column, "") for column in _COLUMNS},
+        "status": Atom(link["status"]),
+        "type": Atom(link["type"]),
+        "last_changed": f"{day} {time:0>8}",
+    }
 
 
 def _banner(call: Call) -> str:
@@ -35,4 +43,7 @@ def _banner(call: Call) -> str:
     return f"Listing federation links {which}on node {call.node}..."
 
 
-FEDERATION: Final = commands(federation.FEDERATION, federation_status={"present": _links, "banner": _banner})
+FEDERATION: Final = commands(
+    federation.FEDERATION,
+    federation_status={"present": _links, "banner": _banner, "formatter": "erlang"},
+)

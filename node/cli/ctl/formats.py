@@ -43,6 +43,8 @@ class Table(NamedTuple):
     """True if the text has a blank line in the place of no rows."""
     has_header: bool = True
     """True if the text has the names of the columns."""
+    are_maps: bool = False
+    """True if rows are maps as Erlang terms, else lists of pairs."""
 
 
 class Names(list[str]):
@@ -353,6 +355,9 @@ def _erlang(outcome: Outcome, options: Options) -> str:
         return _lines(_term(outcome.text))
     if isinstance(outcome, Report):
         return _lines(_term(dict(sorted(outcome.value.items()))))
+    if outcome.are_maps:
+        maps = (_term({Atom(name): row.get(name) for name in outcome.columns}) for row in outcome.rows)
+        return _lines("[" + ",\n ".join(maps).replace('<<"">>', "<<>>") + "]")
     rows = (
         "[" + ",".join(f"{{{name},{_term(row.get(name))}}}" for name in outcome.columns) + "]"
         for row in outcome.rows
