@@ -76,7 +76,7 @@ class Peer(NamedTuple):
 
 
 class Counters:
-    """The counts of a link since the node runs it.
+    """The work of a link since the node runs it, in numbers.
 
     taken: messages passed on.   dropped: those that had come too far, or went round.   refused: those that a queue
     here has refused.   failures: attempts that ended.

@@ -51,7 +51,7 @@ class Place:
 
     @property
     def uri(self) -> str:
-        """A place that links connect to."""
+        """The URI that links connect to."""
         return f"amqp://{self.server.host}:{self.server.port}"
 
     def stop(self) -> None:

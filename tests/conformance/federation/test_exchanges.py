@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_messages_come_with_their_way(pair: Pair) -> None:
-    """A message that a binding here asks for comes, with the same entry of `x-received-from` in all directions."""
+    """Messages that a binding here asks for come, with the same entry of `x-received-from` in all directions."""
     up, down = pair
     x, q = "way-x", "way-q"
     down.exchange(x)
@@ -79,7 +79,7 @@ def test_bindings_and_names_upstream(pair: Pair) -> None:
 
 
 def test_messages_wait_upstream_while_connections_are_cut(pair: Pair) -> None:
-    """Messages that are published while the link has no connection come later, all of them and in order."""
+    """Messages that are published while the link has no connection come later, all of it and in order."""
     up, down = pair
     x = "cut-x"
     down.exchange(x)

@@ -164,7 +164,7 @@ def test_what_was_unbound_without_a_link_is_unbound_later() -> None:
 
 
 def test_messages_wait_upstream_while_there_is_no_link() -> None:
-    """Messages that are published during a cut come when the link is back, and those without a confirm come again."""
+    """Messages that are published during a cut come when the link is back."""
     sites, up, down = pair()
     up.is_cut = True
     up.cut_links()

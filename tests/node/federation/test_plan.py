@@ -1,4 +1,4 @@
-"""The links and the node that runs each follow from the catalogue alone, alike on all nodes."""
+"""The catalogue alone says which links there are and which node runs each, alike on all nodes."""
 
 from collections import Counter
 

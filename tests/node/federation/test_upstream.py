@@ -72,7 +72,7 @@ def test_what_a_link_declared_decides_whether_it_can_go_on() -> None:
 
 
 def test_passwords_are_not_in_representations() -> None:
-    """Lines of the log about an upstream have no URI."""
+    """The representation of an upstream has no URI."""
     assert "secret" not in repr(Upstream("u", ("amqp://me:secret@a",), "x", "x", "t"))
 
 

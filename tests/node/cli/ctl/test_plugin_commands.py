@@ -52,7 +52,7 @@ def test_list(plugins: Plugins, file: Path) -> None:
     )
     file.write_text("[rabbitmq_prometheus, rabbitmq_shovel].\n")
     assert (
-        plugins("-q", "list", "-m", "_(man|p|web_d|shov)")[1]
+        plugins("-q", "list", "-m", "q_(man|p|web_d|shov)")[1]
         == "\n".join(sorted([*ALL, "rabbitmq_shovel"])) + "\n"
     )
     assert plugins("-q", "list", "-m", "-E")[1] == "rabbitmq_prometheus\nrabbitmq_shovel\n"
