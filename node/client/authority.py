@@ -39,15 +39,22 @@ class Admitted(NamedTuple):
     data: bytes
 
 
-class Authority(Protocol):
-    """The auth backends of a node, in their configured order. Each answer comes once, at once or later.
-
-    No answer comes after the node has stopped.
-    """
+class Authoriser(Protocol):
+    """The auth backends of a node, as rights ask them. Each answer comes once, at once or later."""
 
     @property
     def answers_s(self) -> float:
         """The seconds for which an answer may be used again."""
+
+    def ask(self, user: BackendUser, question: Question, on_done: Callable[[bool], None]) -> None:
+        """Ask whether a user may do something. The answer is False if the backend cannot be asked."""
+
+
+class Authority(Authoriser, Protocol):
+    """The auth backends of a node, in their configured order. Each answer comes once, at once or later.
+
+    No answer comes after the node has stopped.
+    """
 
     def log_in(self, login: Login, on_done: Callable[[User | LoginRefused], None]) -> None:
         """Ask who a client is."""
@@ -65,6 +72,3 @@ class Authority(Protocol):
         on_done: Callable[[Challenge | Admitted | LoginRefused], None],
     ) -> None:
         """Give the backend the client's next bytes."""
-
-    def ask(self, user: BackendUser, question: Question, on_done: Callable[[bool], None]) -> None:
-        """Ask whether a user may do something. The answer is False if the backend cannot be asked."""

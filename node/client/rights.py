@@ -11,7 +11,7 @@ from typing import Final, Literal
 from node.amqp.errors import ProtocolError
 from node.catalogue.access import Operation, resource_refused, shown_name, topic_refused, vhost_refused
 from node.catalogue.records import ResourceKind
-from node.client.authority import Authority, BackendUser
+from node.client.authority import Authoriser, BackendUser
 from node.extension.auth_backend import Question, ResourceAccess, TopicAccess, VhostAccess
 from node.queue.live_queue import Asked
 from node.scheduling.timers import Timer, Timers
@@ -27,7 +27,7 @@ def _nothing() -> None:
 class Rights:
     """The rights of one user in one vhost.   host: the client's IP address."""
 
-    def __init__(self, authority: Authority, user: BackendUser, vhost: str, host: str) -> None:
+    def __init__(self, authority: Authoriser, user: BackendUser, vhost: str, host: str) -> None:
         self._authority = authority
         self._user = user
         self._vhost = vhost
