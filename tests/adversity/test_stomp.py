@@ -111,7 +111,7 @@ def test_heads_that_never_end_are_refused(node: StompNode, siege: Begin) -> None
     ],
 )
 def test_floods_of_small_frames_leave_others_their_turns(node: StompNode, siege: Begin, frame: bytes) -> None:
-    """Each attacker has frames that wait at all times; 5 MiB of them are some 10 s of the node's work."""
+    """Five clients send 5 MiB of frames, a part of each after the other, so that frames of several wait."""
     with siege(peak_mib=64):
         attackers = [node.logged_in() for _ in range(5)]
         piece = frame * (MIB // 4 // len(frame))
