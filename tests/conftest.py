@@ -3,6 +3,7 @@
 `--fast` leaves the tests of the fast gate, and holds them to what they promise: no sleeping, sockets or processes.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -38,6 +39,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.fast:
         config.hook.pytest_deselected(items=[item for item in items if not _is_fast(item)])
         items[:] = filter(_is_fast, items)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over modules and collected tests, which stay: thousands in the larger lanes."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
