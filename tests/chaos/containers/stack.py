@@ -38,6 +38,10 @@ default_user = {USER}
 default_pass = {USER}
 loopback_users.{USER} = false
 """
+CHECKED: Final = "n2"
+"""The health of this service is looked at."""
+UNCHECKED_S: Final = 30
+"""The engine looks at the health of other nodes so seldom: each time it starts a process in the container."""
 DISK_MIB: Final = 256
 SHIPPED_NETWORK: Final = "172.30.72."
 """Addresses between HAProxy and nodes begin with this in deploy/."""
@@ -128,12 +132,14 @@ class Stack:
         # What the image of spark-ops has beside Python's packages comes from Debian.
         services: dict[str, dict[str, Any]] = {"collect": {"build": {"network": "host"}}}
         config = f"{self._directory}/test.conf:/etc/fluffle/conf.d/95-test.conf:ro"
-        services["ram1"] = {"volumes": [config]}
+        services["ram1"] = {"volumes": [config], "healthcheck": {"interval": f"{UNCHECKED_S}s"}}
         for name, port in self._own.items():
             volumes = [config]
             if name == NAMES[-1] and self.has_small_disk:
                 volumes.append(f"{self.disk}:/var/lib/fluffle")
             services[name] = {"ports": [f"{HOST}:{port}:15672"], "volumes": volumes}
+            if name != CHECKED:
+                services[name]["healthcheck"] = {"interval": f"{UNCHECKED_S}s"}
         (self._directory / "test.yml").write_text(json.dumps({"services": services}))
 
     def _move_network(self) -> None:
