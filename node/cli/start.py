@@ -91,8 +91,10 @@ def run_node(config: "Config") -> int:
     from node.cli.ports import busy_ports
     from node.config.file import ConfigError
     from node.io.data_directory import is_locked
+    from node.io.time_slice import ask_for_short_slices
     from node.log import log
 
+    ask_for_short_slices()  # before there are other threads, which follow
     # If a node runs on the same directory, its lock gives a better error than its ports.
     if not is_locked(config.data_dir) and (busy := busy_ports(config)):
         return _fail(EX_UNAVAILABLE, *busy)
