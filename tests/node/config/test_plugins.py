@@ -56,7 +56,7 @@ def test_any_content_gives_names_or_a_value_error(content: bytes) -> None:
 
 
 def test_what_is_needed_comes_along() -> None:
-    assert config_plugins.with_needed(["rabbitmq_management", "rabbitmq_shovel"]) == [
+    assert config_plugins.with_needed(["rabbitmq_management", "rabbitmq_top"]) == [
         "rabbitmq_management",
         "rabbitmq_management_agent",
         "rabbitmq_web_dispatch",

@@ -165,7 +165,7 @@ def test_memory_adds_up() -> None:
     [
         (None, True, ["rabbitmq_management", "rabbitmq_prometheus"]),
         (None, False, ["rabbitmq_prometheus"]),
-        (("rabbitmq_shovel", "rabbitmq_management"), True, ["rabbitmq_management", "rabbitmq_shovel"]),
+        (("rabbitmq_top", "rabbitmq_management"), True, ["rabbitmq_management", "rabbitmq_top"]),
     ],
 )
 def test_enabled_plugins(plugins: tuple[str, ...] | None, is_on: bool, expected: list[str]) -> None:

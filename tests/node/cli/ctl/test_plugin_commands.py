@@ -50,12 +50,12 @@ def test_list(plugins: Plugins, file: Path) -> None:
         "[E*] rabbitmq_prometheus       3.10.8\n"
         "[e*] rabbitmq_web_dispatch     3.10.8\n",
     )
-    file.write_text("[rabbitmq_prometheus, rabbitmq_shovel].\n")
+    file.write_text("[rabbitmq_prometheus, rabbitmq_top].\n")
     assert (
-        plugins("-q", "list", "-m", "q_(man|p|web_d|shov)")[1]
-        == "\n".join(sorted([*ALL, "rabbitmq_shovel"])) + "\n"
+        plugins("-q", "list", "-m", "q_(man|p|web_d|top)")[1]
+        == "\n".join(sorted([*ALL, "rabbitmq_top"])) + "\n"
     )
-    assert plugins("-q", "list", "-m", "-E")[1] == "rabbitmq_prometheus\nrabbitmq_shovel\n"
+    assert plugins("-q", "list", "-m", "-E")[1] == "rabbitmq_prometheus\nrabbitmq_top\n"
     assert plugins("-q", "list", "-m", "-e", "manage")[1] == "rabbitmq_management_agent\n"
     assert plugins("-s", "list", "prom")[1] == "[E*] rabbitmq_prometheus 3.10.8\n"
     assert plugins("list", "nope")[1] == f'Listing plugins with pattern "nope" ...\n{HEAD}'
