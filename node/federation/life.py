@@ -140,7 +140,7 @@ class LinkLife:
         self._timer_at = NEVER
         self._next: Link | None = None
         self._is_stopping = False
-        self.is_ended = False
+        self.is_started = self.is_ended = False
         self._backoff = self._new_backoff()
         uri = without_credentials(link.upstream.uris[0])
         self.status = Status("starting", "", "", uri, host.wall_s)
@@ -149,6 +149,7 @@ class LinkLife:
 
     def start(self) -> None:
         """Connect."""
+        self.is_started = True
         self._connect()
 
     def stop(self, *, is_removed: bool) -> None:

@@ -163,7 +163,8 @@ class Links:
             life = lives[key] = LinkLife(link, self._host, self._ended)
             if of.kind == "queue" and len(lives) == 1:
                 self._host.watch(of, is_watched=True)
-            life.start()
+            if all(each.link.key != key for each in self._leaving):
+                life.start()  # else it has to wait: the former one deletes what this one needs
         elif life.link != link:
             life.replace(link, is_removed=not life.link.upstream.has_same_resources(link.upstream))
 
@@ -179,3 +180,7 @@ class Links:
 
     def _ended(self, life: LinkLife) -> None:
         self._leaving.discard(life)
+        key = life.link.key
+        successor = self._lives.get(key.of, {}).get(key)
+        if successor is not None and not successor.is_started:
+            successor.start()

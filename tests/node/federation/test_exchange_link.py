@@ -380,3 +380,20 @@ def test_stopped_node_leaves_everything_upstream() -> None:
     publish(up, "a", b"m")
     sites.settle()
     assert up.count("federation: x -> down") == 1
+
+
+def test_link_that_is_wanted_again_waits_for_the_former_one() -> None:
+    """A policy that is cleared and set at once has a link that works, and not one whose queue was deleted."""
+    sites, up, down = pair()
+    down.world.submit(ClearPolicy("/", "fed"))
+    down.follow()
+    down.set_policy("^x$", "u")
+    down.follow()  # before the former link has deleted anything
+    (life,) = down.links
+    assert not life.is_started
+    sites.settle()
+    assert down.lines[-1].endswith("connected to exchange 'x' in vhost '/' on amqp://up")
+    assert [each.status for each in down.statuses] == ["running"]
+    publish(up, "a", b"m")
+    sites.settle()
+    assert [each.body for each in messages(down)] == [b"m"]
