@@ -93,6 +93,10 @@ class Publisher(Client):
         self._goes.set()
         self.confirmed = 0
 
+    def number(self) -> int:
+        """Return the number of the next message."""
+        return self.confirmed
+
     def pause(self) -> None:
         """Publish nothing for now."""
         self._goes.clear()
@@ -106,7 +110,7 @@ class Publisher(Client):
         channel.confirm_delivery()
         while not self._ends.is_set():
             if self._goes.is_set():
-                body = b"%d" % self.confirmed
+                body = b"%d" % self.number()
                 channel.basic_publish(self._exchange, self._queue, body, PERSISTENT, mandatory=True)
                 self.confirmed += 1
             connection.process_data_events(0)

@@ -69,7 +69,13 @@ class Scene:
         node = managed(self.fluffle)[0]
         command = [sys.executable, "-m", "node", "plugins", "--data", node.data, "enable", *SHOVEL_PLUGINS]
         environment = {**node._environment, "PYTHONPATH": str(ROOT)}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+        def is_done() -> bool:
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+            return done.returncode == 0
+
+        # A node that is short of time pauses, and takes no orders then.
+        wait_until(is_done, "the shovels of Fluffle are enabled")
 
     def progress(self) -> dict[str, Any]:
         """The object that `watch --once` shows."""
