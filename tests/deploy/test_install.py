@@ -37,16 +37,10 @@ NOT_THERE: Final = re.compile(
 Run = Callable[..., str]
 
 
-def _new_environment(home: Path) -> tuple[str, str]:
-    """Make a virtual environment. Returns: what tells pip to work on it. A pip of its own takes seconds to install."""
-    venv.create(home, with_pip=False)
-    return "--python", str(home / "bin" / "python")
-
-
-def _pip(*arguments: str) -> None:
+def _pip(python: Path | str, *arguments: str) -> None:
     """Run pip; skip the test if packages cannot be had."""
     done = subprocess.run(
-        [sys.executable, "-m", "pip", *arguments],
+        [str(python), "-m", "pip", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -75,7 +69,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in [*_files(), "pyproject.toml", "README.md", "LICENSE"]:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
-    _pip("wheel", "-w", str(folder), str(source))
+    _pip(sys.executable, "wheel", "-w", str(folder), str(source))
     return folder
 
 
@@ -90,7 +84,8 @@ def wheel(wheels: Path) -> Path:
 def installed(wheels: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of a fresh virtual environment with the wheel in it."""
     home = tmp_path_factory.mktemp("installed")
-    _pip(*_new_environment(home), "install", "--no-index", "--find-links", str(wheels), str(wheel))
+    venv.create(home, with_pip=True)
+    _pip(home / "bin" / "python", "install", "--no-index", "--find-links", str(wheels), str(wheel))
     return home / "bin"
 
 
@@ -188,7 +183,8 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
 
     def install(name: str) -> Path:
         if not (home / name).exists():
-            _pip(*_new_environment(home / name), "install", name)
+            venv.create(home / name, with_pip=True)
+            _pip(home / name / "bin" / "python", "install", name)
         return home / name / "bin"
 
     yield install
@@ -211,10 +207,10 @@ def test_pipx(tool: Callable[[str], Path], wheels: Path, wheel: Path, tmp_path: 
         "PIPX_HOME": str(tmp_path / "pipx"),
         "PIPX_BIN_DIR": str(tmp_path / "bin"),
     }
-    pipx = tool("pipx") / "pipx"
-    _pip("download", "--no-deps", "-d", str(wheels), "pip")
+    shared = tool("pipx").parent
+    _pip(shared / "bin" / "python", "download", "--no-deps", "-d", str(wheels), "pip")
     _run(
-        *(pipx, "install", "--python", sys.executable, wheel),
+        *(tool("pipx") / "pipx", "install", "--python", sys.executable, wheel),
         **environ,
         PIP_NO_INDEX="1",
         PIP_FIND_LINKS=str(wheels),
