@@ -72,6 +72,11 @@ FAST_LANES: Final = (
 ALL_LANES: Final = (
     # Spark computes, on both cores; the others wait for nodes and would wait for Spark too if it were as eager as they.
     Lane("spark", ("tests/spark_ops/",), computes=True, niceness=10),
+    # Links between brokers wait for each other's states, and for RabbitMQ to start and to try again.
+    Lane(
+        "conformance-links",
+        ("tests/conformance/federation/", "tests/conformance/shovel/", "tests/conformance/migrate/"),
+    ),
     Lane("processes", (SMOKE, "tests/node/", "tests/cluster/", "tests/bench/", "tests/kit/", "tests/test_")),
     Lane("live", ("tests/spark_ops/live/",)),
     # A browser gives up what it loads when a network interface comes or goes, as those of containers do.
