@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from node.admin.logins import may
-from node.amqp.connection_state import ConnectionState
 from node.amqp.errors import ProtocolError
 from node.amqp.frames import method_frame
 from node.amqp.methods import (
@@ -35,16 +34,16 @@ from node.amqp.methods import (
     Method,
 )
 from node.amqp.properties import Properties
+from node.broker.local_connection import LocalConnection
 from node.catalogue.access import check_vhost_access
 from node.catalogue.records import User
 from node.client.authority import BackendUser
 from node.client.channel import Channel
-from node.client.connection import Connection
-from node.client.endpoint import ClientEndpoint
 from node.client.method_stream import method_at
 from node.client.rights import Rights
 from node.client.throttle import Throttle
 from node.extension.auth_backend import VhostAccess
+from node.override import override
 from node.queue.content import decode_content, encode_content
 
 if TYPE_CHECKING:
@@ -125,9 +124,14 @@ class DirectClient:
             check_vhost_access(self._broker.catalogue, user.name if user else str(self._user), self._vhost)
         assert user is not None, "a permission goes with its user"
         self._connection = _DirectConnection(
-            self._broker, user, self._vhost, self._clock(), on_output=self._on_output, on_error=self._wake
+            self._broker,
+            user,
+            self._vhost,
+            self._clock(),
+            rights=rights,
+            on_output=self._on_output,
+            on_error=self._wake,
         )
-        self._connection.rights = rights
         return self
 
     async def _backend_rights(self, user: BackendUser) -> Rights:
@@ -258,11 +262,10 @@ class _Unthrottled(Throttle):
         """Do nothing: alarms don't block this connection."""
 
 
-class _DirectConnection(Connection):
-    """A connection that is open from the start, with one channel.
+class _DirectConnection(LocalConnection):
+    """A connection with one channel, which alarms don't hold back.
 
-    error: why it, or its channel, is closed.
-    on_error: called when there is one.   on_output: called when it has output.
+    error: why it, or its channel, is closed.   on_error: called when there is one.
     """
 
     def __init__(
@@ -272,33 +275,33 @@ class _DirectConnection(Connection):
         vhost: str,
         now: float,
         *,
+        rights: Rights | None,
         on_output: Callable[[], None],
         on_error: Callable[[], None],
     ) -> None:
-        super().__init__(broker, ClientEndpoint(address="", local=""), now=now, on_change=lambda: None)
-        self._stop_timer()
-        self._handshake = None
+        super().__init__(
+            broker,
+            user,
+            vhost,
+            now,
+            rights=rights,
+            channel_max=1,
+            frame_max_bytes=_NO_FRAME_LIMIT,
+            on_output=on_output,
+        )
         self._reader.watches_contents = False
         self.throttle = _Unthrottled(self, self._reader)
         self.work_at_once()
         self.error: ProtocolError | None = None
         self._on_error = on_error
-        self.user = user
-        self.vhost = vhost
-        self.tune(channel_max=1, frame_max_bytes=_NO_FRAME_LIMIT, heartbeat_s=0)
-        self.state = ConnectionState.OPEN
         self.channels[_CHANNEL] = Channel(_CHANNEL, self)
-        broker.direct_clients[self] = on_output
 
-    @property
-    def name(self) -> str:
-        """The name that RabbitMQ gives such connections, by their process."""
-        return f"<{self.id}>"
-
+    @override
     def _fail_channel(self, channel: Channel, error: ProtocolError, method: str = "") -> None:
         super()._fail_channel(channel, error, method)
         self._ended_by(error)
 
+    @override
     def fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
         super().fail(error, channel, method)
         self._ended_by(error)
@@ -307,14 +310,8 @@ class _DirectConnection(Connection):
         self.error = self.error or error
         self._on_error()
 
+    @override
     def leave(self, now: float) -> None:
-        """Release all that the client had, and forget the connection."""
-        self.broker.now = now
-        if self.state is ConnectionState.OPEN:
-            self._release()
-        self.state = ConnectionState.CLOSED
-        self._let_go()
-        self.vhost = ""  # it was never counted among its connections
-        self.broker.forget(self)
+        super().leave(now)
         self._on_error = lambda: None
         self.error = None  # its traceback refers to us

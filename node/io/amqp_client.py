@@ -23,6 +23,10 @@ from node.amqp_client.uri import AmqpUri, TlsOptions
 WRITE_BUFFER_MAX_BYTES: Final = 1024 * 1024
 """Unsent bytes above which `is_writable` is False: the owner then publishes nothing more."""
 
+LOCAL_CONNECTION: Final = "local_connection"
+"""The extra information of a transport to the node itself: the name of its connection, as lists of connections show it.
+"""
+
 CLOSE_MAX_S: Final = 5.0
 """The time that the broker has to answer `connection.close`, and the socket to take the unsent bytes."""
 
@@ -128,6 +132,11 @@ class AmqpClient(asyncio.Protocol):
         self._stop()
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def name(self) -> str:
+        """The name of the connection here, if it is one to the node itself; empty for one to another broker."""
+        return "" if self._transport is None else self._transport.get_extra_info(LOCAL_CONNECTION, "")
 
     @property
     def unsent_bytes(self) -> int:

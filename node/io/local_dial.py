@@ -9,149 +9,37 @@ Source: RabbitMQ 3.10.8, `amqp_params_direct` and `rabbit_direct`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from node.amqp.connection_state import ConnectionState
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.frames import method_frame
 from node.amqp.methods import ConnectionOpenOk, ConnectionStart, ConnectionTune
-from node.catalogue.access import LoginRefused, Operation, check_login, check_vhost_access
-from node.catalogue.records import ResourceKind, User
-from node.client.authority import Admitted, BackendUser, Conversation
-from node.client.connection import Connection
-from node.client.endpoint import ClientEndpoint
+from node.broker.local_connection import LocalConnection
+from node.catalogue.access import LoginRefused, check_login, check_vhost_access
+from node.catalogue.records import User
+from node.client.node_rights import NODE, NodeRights
 from node.client.rights import Rights
-from node.extension.auth_backend import AuthStart, Challenge, Login, Question
-from node.io.amqp_client import AmqpClient
+from node.io.amqp_client import LOCAL_CONNECTION, AmqpClient
 from node.override import override
-from node.queue.live_queue import Asked
-from node.scheduling.timers import Timers
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
 
-NOBODY: Final = "none"
-"""The user of a URI without one, as RabbitMQ has it."""
-
-_IMPERSONATOR: Final = "impersonator"
-_HANDSHAKE_LIMITS: Final = ConnectionTune(channel_max=2047, frame_max=131072, heartbeat=0)
-
-
-class NodeRights(Rights):
-    """The rights of the node itself, which may do everything."""
-
-    def __init__(self, vhost: str) -> None:
-        super().__init__(_NoAuthority(), BackendUser(NOBODY, "", "", (_IMPERSONATOR,)), vhost, "")
-
-    @override
-    def start(self, timers: Timers, now: float, on_forget: Callable[[], None]) -> None:
-        """Do nothing: there are no answers to forget."""
-
-    @override
-    def check_resource(self, kind: ResourceKind, name: str, operation: Operation) -> Asked[None]:
-        return
-        yield  # a generator that asks nothing
-
-    @override
-    def check_topic(self, exchange: str, routing_key: str, operation: Any) -> Asked[None]:
-        return
-        yield  # a generator that asks nothing
-
-    @override
-    def unanswered(self, exchange: str, routing_key: str, *, is_topic: bool) -> Question | None:
-        return None
-
-    @override
-    def require_exchange(self, exchange: str) -> None:
-        """Allow it."""
-
-    @override
-    def require_topic(self, exchange: str, routing_key: str) -> None:
-        """Allow it."""
-
-
-class _NoAuthority:
-    """An authority that is never asked, as `NodeRights` knows all answers."""
-
-    @property
-    def answers_s(self) -> float:
-        """Answers serve for no time, as there are none."""
-        return 0.0
-
-    def log_in(self, login: Login, on_done: Callable[[User | LoginRefused], None]) -> None:
-        """Refuse: nobody logs in here."""
-        raise AssertionError
-
-    def offers(self, method: str) -> bool:
-        """Return False: nobody authenticates in several steps here."""
-        return False
-
-    def begin(self, start: AuthStart) -> Conversation | None:
-        """Refuse: nobody authenticates here."""
-        raise AssertionError
-
-    def go_on(
-        self,
-        conversation: Conversation,
-        data: bytes,
-        on_done: Callable[[Challenge | Admitted | LoginRefused], None],
-    ) -> None:
-        """Refuse: nobody authenticates here."""
-        raise AssertionError
-
-    def ask(self, user: BackendUser, question: Question, on_done: Callable[[bool], None]) -> None:
-        """Refuse: nothing is asked."""
-        raise AssertionError
-
-
-class LocalConnection(Connection):
-    """A connection that is open from the start."""
-
-    def __init__(
-        self,
-        broker: "Broker",
-        user: User,
-        vhost: str,
-        now: float,
-        *,
-        on_output: Callable[[], None],
-        on_change: Callable[[], None],
-    ) -> None:
-        super().__init__(broker, ClientEndpoint(address="", local=""), now=now, on_change=on_change)
-        self._stop_timer()
-        self._handshake = None
-        self.user = user
-        self.vhost = vhost
-        if isinstance(user, BackendUser):
-            self.rights = NodeRights(vhost)
-        limits = _HANDSHAKE_LIMITS
-        self.tune(channel_max=limits.channel_max, frame_max_bytes=limits.frame_max, heartbeat_s=0)
-        self.state = ConnectionState.OPEN
-        broker.direct_clients[self] = on_output
-
-    @property
-    def name(self) -> str:
-        """The name that RabbitMQ gives such connections, by their process."""
-        return f"<{self.id}>"
-
-    def leave(self, now: float) -> None:
-        """Release all that the client had, and forget the connection."""
-        self.broker.now = now
-        if self.state is ConnectionState.OPEN:
-            self._release()
-        self.state = ConnectionState.CLOSED
-        self._let_go()
-        self.vhost = ""  # it was never counted among its connections
-        self.broker.forget(self)
+_LIMITS: Final = ConnectionTune(channel_max=2047, frame_max=131072, heartbeat=0)
 
 
 class LocalTransport(asyncio.Transport):
     """The bytes between a client and its connection in the broker of the same process."""
 
     def __init__(
-        self, broker: "Broker", client: AmqpClient, user: User, loop: asyncio.AbstractEventLoop
+        self,
+        broker: "Broker",
+        client: AmqpClient,
+        user: User,
+        rights: Rights | None,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__()
         self._client = client
@@ -162,6 +50,9 @@ class LocalTransport(asyncio.Transport):
             user,
             client.uri.vhost,
             loop.time(),
+            rights=rights,
+            channel_max=_LIMITS.channel_max,
+            frame_max_bytes=_LIMITS.frame_max,
             on_output=self._output_waits,
             on_change=self._follow,
         )
@@ -181,7 +72,7 @@ class LocalTransport(asyncio.Transport):
 
     @override
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+        return self.connection.name if name == LOCAL_CONNECTION else default
 
     @override
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -253,27 +144,24 @@ def dial_local(broker: "Broker", client: AmqpClient, loop: asyncio.AbstractEvent
 def _dial(broker: "Broker", client: AmqpClient, loop: asyncio.AbstractEventLoop) -> None:
     uri = client.uri
     try:
-        user = _user(broker, client)
+        user, rights = _claims(broker, client)
     except ProtocolError as error:
         client.refused(int(error.code), error.reply_text)
         return
     if broker.catalogue.vhost(uri.vhost) is None:
         client.refused(530, f"NOT_ALLOWED - vhost {uri.vhost} not found")
         return
-    transport = LocalTransport(broker, client, user, loop)
-    handshake = (ConnectionStart(mechanisms=b" ".join(_names(client))), _HANDSHAKE_LIMITS, ConnectionOpenOk())
+    transport = LocalTransport(broker, client, user, rights, loop)
+    start = ConnectionStart(mechanisms=" ".join(uri.mechanisms).encode())
+    handshake = (start, _LIMITS, ConnectionOpenOk())
     client.join(transport, b"".join(method_frame(0, each) for each in handshake))
 
 
-def _names(client: AmqpClient) -> list[bytes]:
-    return [name.encode() for name in client.uri.mechanisms]
-
-
-def _user(broker: "Broker", client: AmqpClient) -> User:
-    """Return the user that the URI names, or the node itself.   Raises: ProtocolError."""
+def _claims(broker: "Broker", client: AmqpClient) -> tuple[User, Rights | None]:
+    """Return the user that the URI names, or the node itself with its rights.   Raises: ProtocolError."""
     uri, catalogue = client.uri, broker.catalogue
     if uri.user is None:
-        return BackendUser(NOBODY, "", "", (_IMPERSONATOR,))
+        return NODE, NodeRights(uri.vhost)
     if uri.password is None:
         known = catalogue.user(uri.user)
         found: User | LoginRefused = known or LoginRefused(f"user '{uri.user}' - invalid credentials")
@@ -285,4 +173,4 @@ def _user(broker: "Broker", client: AmqpClient) -> User:
             "Login was refused using authentication mechanism PLAIN. For details see the broker logfile.",
         )
     check_vhost_access(catalogue, found.name, uri.vhost)
-    return found
+    return found, None

@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,30 +26,21 @@ from node.amqp.properties import Properties
 from node.catalogue.commands import Command, DeleteVhost, PutUser, PutVhost, SetParameter, SetPermission
 from node.catalogue.passwords import SHA256
 from node.scheduling.turn import SHARE_S, TURN_S
+from tests.kit.live_world import LiveWorld
 from tests.kit.memory import assert_gone, no_search_for_cycles
-from tests.kit.world import World, check_invariants
+from tests.kit.world import World
 
 
-class LiveWorld(World):
-    """A world whose turns are run by the loop, as the shell does."""
-
-    def run(self, story: Callable[[], Awaitable[None]]) -> None:
-        async def told() -> None:
-            self.broker.wake = lambda: asyncio.get_running_loop().call_soon(self.settle) and None
-            await asyncio.wait_for(story(), 10)
-
-        asyncio.run(told())
-        assert not self.broker.direct_clients
-        assert not self.broker.connections
-        check_invariants(self)
+class ClientWorld(LiveWorld):
+    """A world with clients in its process."""
 
     def client_of(self, user: str = "guest", vhost: str = "/", timeout_s: float = 5.0) -> DirectClient:
         return DirectClient(self.broker, user, vhost, clock=lambda: self.now, timeout_s=timeout_s)
 
 
 @pytest.fixture
-def world() -> LiveWorld:
-    return LiveWorld()
+def world() -> ClientWorld:
+    return ClientWorld()
 
 
 def add_user(world: World, name: str, configure: str, write: str, read: str) -> None:
@@ -57,7 +48,7 @@ def add_user(world: World, name: str, configure: str, write: str, read: str) -> 
     world.submit(SetPermission("/", name, configure, write, read))
 
 
-def test_methods_are_answered(world: LiveWorld) -> None:
+def test_methods_are_answered(world: ClientWorld) -> None:
     async def story() -> None:
         async with world.client_of() as client:
             assert await client.call(QueueDeclare(queue="q")) == QueueDeclareOk("q", 0, 0)
@@ -69,7 +60,7 @@ def test_methods_are_answered(world: LiveWorld) -> None:
     assert not world.queue_names
 
 
-def test_what_is_sent_last_counts_however_full_the_turn_is(world: LiveWorld) -> None:
+def test_what_is_sent_last_counts_however_full_the_turn_is(world: ClientWorld) -> None:
     """Rejections sent right before a close count even in a full turn: their sender cannot wait for another one."""
     count = 50
 
@@ -90,7 +81,7 @@ def test_what_is_sent_last_counts_however_full_the_turn_is(world: LiveWorld) -> 
     assert world.queue("q").backlog.count == 0
 
 
-def test_a_channel_error_is_raised_in_whole_and_again(world: LiveWorld) -> None:
+def test_a_channel_error_is_raised_in_whole_and_again(world: ClientWorld) -> None:
     name = "q" * 250
 
     async def story() -> None:
@@ -104,7 +95,7 @@ def test_a_channel_error_is_raised_in_whole_and_again(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_a_connection_error_is_raised(world: LiveWorld) -> None:
+def test_a_connection_error_is_raised(world: ClientWorld) -> None:
     async def story() -> None:
         async with world.client_of() as client:
             with pytest.raises(ProtocolError, match="unknown exchange type 'nope'") as caught:
@@ -114,7 +105,7 @@ def test_a_connection_error_is_raised(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_the_users_own_permissions_hold(world: LiveWorld) -> None:
+def test_the_users_own_permissions_hold(world: ClientWorld) -> None:
     add_user(world, "limited", "^mine", "^mine", "^mine")
 
     async def story() -> None:
@@ -127,7 +118,7 @@ def test_the_users_own_permissions_hold(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_without_a_permission_for_the_vhost_nothing_opens(world: LiveWorld) -> None:
+def test_without_a_permission_for_the_vhost_nothing_opens(world: ClientWorld) -> None:
     world.submit(PutUser("stranger", b"", SHA256, ("administrator",)))
 
     async def story() -> None:
@@ -139,7 +130,7 @@ def test_without_a_permission_for_the_vhost_nothing_opens(world: LiveWorld) -> N
     world.run(story)
 
 
-def test_what_no_queue_takes_is_unrouted(world: LiveWorld) -> None:
+def test_what_no_queue_takes_is_unrouted(world: ClientWorld) -> None:
     async def story() -> None:
         async with world.client_of() as client:
             assert await client.publish("amq.direct", "nobody", Properties(), b"") is Outcome.UNROUTED
@@ -149,7 +140,7 @@ def test_what_no_queue_takes_is_unrouted(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_what_a_full_queue_refuses_is_rejected(world: LiveWorld) -> None:
+def test_what_a_full_queue_refuses_is_rejected(world: ClientWorld) -> None:
     arguments = {"x-max-length": long(1), "x-overflow": longstr("reject-publish")}
 
     async def story() -> None:
@@ -161,7 +152,7 @@ def test_what_a_full_queue_refuses_is_rejected(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_a_message_is_got_with_all_it_has(world: LiveWorld) -> None:
+def test_a_message_is_got_with_all_it_has(world: ClientWorld) -> None:
     properties = Properties(content_type="text/plain", headers={"n": long(5)}, delivery_mode=2)
     body = bytes(range(256)) * 4096  # beyond any frame
 
@@ -178,7 +169,7 @@ def test_a_message_is_got_with_all_it_has(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_what_was_got_and_not_settled_goes_back(world: LiveWorld) -> None:
+def test_what_was_got_and_not_settled_goes_back(world: ClientWorld) -> None:
     async def story() -> None:
         async with world.client_of() as client:
             await client.call(QueueDeclare(queue="q"))
@@ -194,7 +185,7 @@ def test_what_was_got_and_not_settled_goes_back(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_a_rejected_message_is_dropped(world: LiveWorld) -> None:
+def test_a_rejected_message_is_dropped(world: ClientWorld) -> None:
     async def story() -> None:
         async with world.client_of() as client:
             await client.call(QueueDeclare(queue="q"))
@@ -208,7 +199,7 @@ def test_a_rejected_message_is_dropped(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_alarms_and_limits_of_connections_do_not_concern_it(world: LiveWorld) -> None:
+def test_alarms_and_limits_of_connections_do_not_concern_it(world: ClientWorld) -> None:
     world.broker.alarms.set("memory")
     world.submit(SetParameter("/", "vhost-limits", "limits", {"max-connections": 0}))
 
@@ -223,7 +214,7 @@ def test_alarms_and_limits_of_connections_do_not_concern_it(world: LiveWorld) ->
     world.run(story)
 
 
-def test_its_end_is_not_waited_for_when_its_vhost_goes(world: LiveWorld) -> None:
+def test_its_end_is_not_waited_for_when_its_vhost_goes(world: ClientWorld) -> None:
     world.submit(PutVhost("v"))
     world.submit(SetPermission("v", "guest", ".*", ".*", ".*"))
 
@@ -248,7 +239,7 @@ class SilentLog:
         pass
 
 
-def test_a_wait_has_an_end(world: LiveWorld) -> None:
+def test_a_wait_has_an_end(world: ClientWorld) -> None:
     async def story() -> None:
         world.broker.log = SilentLog()  # type: ignore[assignment]
         with pytest.raises(DirectTimeout):
@@ -258,7 +249,7 @@ def test_a_wait_has_an_end(world: LiveWorld) -> None:
     world.run(story)
 
 
-def test_a_request_that_is_dropped_leaves_nothing_behind(world: LiveWorld) -> None:
+def test_a_request_that_is_dropped_leaves_nothing_behind(world: ClientWorld) -> None:
     """As when an HTTP client goes away while its request waits."""
 
     async def request() -> None:
@@ -277,7 +268,7 @@ def test_a_request_that_is_dropped_leaves_nothing_behind(world: LiveWorld) -> No
     world.run(story)
 
 
-def test_nothing_is_told_of_it_as_of_a_socket(world: LiveWorld) -> None:
+def test_nothing_is_told_of_it_as_of_a_socket(world: ClientWorld) -> None:
     async def story() -> None:
         async with world.client_of() as client:
             (connection,) = world.broker.connections.values()
@@ -289,7 +280,7 @@ def test_nothing_is_told_of_it_as_of_a_socket(world: LiveWorld) -> None:
     assert world.diary.entries == []
 
 
-def test_two_clients_do_not_meet(world: LiveWorld) -> None:
+def test_two_clients_do_not_meet(world: ClientWorld) -> None:
     async def one(name: str) -> None:
         async with world.client_of() as client:
             await client.call(QueueDeclare(queue=name))
@@ -307,7 +298,7 @@ def test_two_clients_do_not_meet(world: LiveWorld) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_nothing_is_left_of_a_client_that_has_left(world: LiveWorld, fails: bool) -> None:
+def test_nothing_is_left_of_a_client_that_has_left(world: ClientWorld, fails: bool) -> None:
     async def use() -> "tuple[weakref.ref[object], weakref.ref[object]]":
         client = world.client_of()
         async with client:
