@@ -3,8 +3,8 @@
     AmqpClient ─► LocalTransport.write ─► Connection.receive_data ─► the broker
     AmqpClient.data_received ◄─ LocalTransport ◄─ Connection.take_output, at the end of a turn
 
-A URI without a user has all rights in its vhost; one with a user has that user's, and needs no password. Alarms and
-flow hold the client back as any other.
+A URI without a user has all rights in its vhost; one with a user has that user's, and needs no password. Frames may be
+as large as the client asks. Alarms and flow hold the client back as any other.
 Source: RabbitMQ 3.10.8, `amqp_params_direct` and `rabbit_direct`.
 """
 
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from node.amqp.constants import ReplyCode
+from node.amqp.constants import FRAME_MIN_SIZE_BYTES, ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.frames import method_frame
 from node.amqp.methods import ConnectionOpenOk, ConnectionStart, ConnectionTune
@@ -27,7 +27,7 @@ from node.override import override
 if TYPE_CHECKING:
     from node.broker.broker import Broker
 
-_LIMITS: Final = ConnectionTune(channel_max=2047, frame_max=131072, heartbeat=0)
+_CHANNEL_MAX: Final = 2047
 
 
 class LocalTransport(asyncio.Transport):
@@ -51,8 +51,8 @@ class LocalTransport(asyncio.Transport):
             client.uri.vhost,
             loop.time(),
             rights=rights,
-            channel_max=_LIMITS.channel_max,
-            frame_max_bytes=_LIMITS.frame_max,
+            channel_max=_CHANNEL_MAX,
+            frame_max_bytes=max(client.core.frame_max_bytes, FRAME_MIN_SIZE_BYTES),
             on_output=self._output_waits,
             on_change=self._follow,
         )
@@ -153,7 +153,8 @@ def _dial(broker: "Broker", client: AmqpClient, loop: asyncio.AbstractEventLoop)
         return
     transport = LocalTransport(broker, client, user, rights, loop)
     start = ConnectionStart(mechanisms=" ".join(uri.mechanisms).encode())
-    handshake = (start, _LIMITS, ConnectionOpenOk())
+    tune = ConnectionTune(_CHANNEL_MAX, transport.connection.frame_max_bytes, heartbeat=0)
+    handshake = (start, tune, ConnectionOpenOk())
     client.join(transport, b"".join(method_frame(0, each) for each in handshake))
 
 

@@ -15,6 +15,7 @@ from node.catalogue.commands import PutUser, PutVhost, SetPermission
 from node.catalogue.passwords import SHA256, hash_password
 from node.io.amqp_client import AmqpClient
 from node.io.local_dial import dial_local
+from node.queue.content import decode_content
 from tests.kit.live_world import LiveWorld
 
 
@@ -45,8 +46,8 @@ class Talk:
         self._news.set()
 
     async def until(self, is_true: Callable[[], bool]) -> None:
-        """Wait for news until a condition holds."""
-        while not is_true():
+        """Wait for news until a condition holds, or the connection has ended."""
+        while not is_true() and not self.of(Closed):
             self._news.clear()
             await self._news.wait()
 
@@ -154,26 +155,35 @@ def test_what_is_refused_is_told_and_nothing_is_left(world: DialWorld, uri: str,
     world.run(story)
 
 
-def test_messages_go_in_and_out(world: DialWorld) -> None:
-    """Messages larger than any frame are confirmed, and delivered whole, in their order."""
+@pytest.mark.parametrize("options", ["", "?frame_max=4096", "?frame_max=1000000"])
+def test_messages_go_in_and_out_in_frames_of_the_size_that_the_uri_states(
+    world: DialWorld, options: str
+) -> None:
+    """Messages larger than a frame are confirmed, and delivered whole, in order, to a client with its own limit."""
     bodies = [b"1", b"2" * 300_000, b"3"]
 
     async def story() -> None:
-        talk = Talk(world, "amqp://")
-        await talk.open()
-        core = talk.client.core
-        await talk.answer(m.QueueDeclare(queue="q"))
-        await talk.answer(m.ConfirmSelect())
+        publisher, consumer = Talk(world, "amqp://"), Talk(world, f"amqp:///%2F{options}")
+        await publisher.open()
+        await consumer.open()
+        await publisher.answer(m.QueueDeclare(queue="q"))
+        await publisher.answer(m.ConfirmSelect())
+        core = publisher.client.core
         for body in bodies:
             core.publish_body(1, "", "q", body, Properties())
-        await talk.until(lambda: core.unconfirmed(1) == 0 and bool(talk.of(Confirmed)))
-        core.call(1, m.BasicConsume(queue="q", consumer_tag="c", no_ack=True))
-        await talk.until(lambda: sum(len(event.contents) for event in talk.of(Delivered)) == len(bodies))
-        sizes = [len(content) for event in talk.of(Delivered) for content in event.contents]
-        assert sizes[0] == sizes[2] < len(bodies[1]) < sizes[1]
-        await talk.close()
+        await publisher.until(lambda: core.unconfirmed(1) == 0 and bool(publisher.of(Confirmed)))
+        consumer.client.core.call(1, m.BasicConsume(queue="q", consumer_tag="c", no_ack=True))
+        await consumer.until(lambda: len(_contents(consumer)) == len(bodies))
+        assert [decode_content(content)[1] for content in _contents(consumer)] == bodies
+        await publisher.close()
+        await consumer.close()
 
     world.run(story)
+
+
+def _contents(talk: Talk) -> list[bytes]:
+    """Return the contents that were delivered."""
+    return [content for event in talk.of(Delivered) for content in event.contents]
 
 
 def test_an_alarm_holds_the_client_back(world: DialWorld) -> None:
