@@ -1,11 +1,9 @@
 """The federation links of one node: the plug-in's service, with the loop, the sockets and the broker for its links.
 
 catalogue ─► Links ─► LinkLife ─┬─► AmqpClient ─► the upstream
-                                └─► LocalClient ─► the broker here
+                                └─► LocalLinkClient ─► the broker here
 """
 
-import random
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -15,23 +13,22 @@ from node.amqp_client.uri import AmqpUri
 from node.catalogue.events import Event
 from node.catalogue.records import Binding
 from node.federation.life import Client, OnEvents
-from node.federation.links import CLUSTER_NAME, Links
+from node.federation.links import Links
 from node.federation.plan import Federated
 from node.federation.rows import link_row
 from node.io.amqp_client import AmqpClient
-from node.io.local_client import LocalClient
+from node.io.link_service import LinkService
+from node.io.local_link_client import LocalLinkClient
 from node.io.plugin_service import ServiceHost
-from node.log.log import category_logger, escape
+from node.log.log import escape
 from node.queue.queue import Queue
 
 
-class FederationService:
+class FederationService(LinkService):
     """The links of one node."""
 
     def __init__(self, host: ServiceHost) -> None:
-        self._broker = host.broker
-        self._loop = host.loop
-        self._logger = category_logger("federation")
+        super().__init__(host, "federation")
         self.links = Links(self._broker.catalogue, self)
 
     # --- PluginService ---
@@ -70,45 +67,18 @@ class FederationService:
 
     # --- LinksHost ---
 
-    @property
-    def node(self) -> str:
-        """The name of this node."""
-        return self._broker.settings.node_name
-
-    @property
-    def now(self) -> float:
-        """The loop's clock."""
-        return self._loop.time()
-
-    @property
-    def wall_s(self) -> float:
-        """The time of day in seconds since 1970."""
-        return time.time()
-
-    @property
-    def cluster(self) -> str:
-        """The name of the cluster."""
-        name = self._broker.catalogue.global_parameter(CLUSTER_NAME)
-        return name if isinstance(name, str) else self.node
-
-    def random(self) -> float:
-        """Return a random number from 0 to below 1."""
-        return random.random()
-
     def dial_local(
         self, vhost: str, name: str, on_events: OnEvents, on_flow: Callable[[bool], None]
     ) -> Client:
         """Return a connection to this node."""
-        return LocalClient(self._broker, vhost, name, loop=self._loop, on_events=on_events, on_flow=on_flow)
+        return LocalLinkClient(
+            self._broker, vhost, name, loop=self._loop, on_events=on_events, on_flow=on_flow
+        )
 
     def dial(self, uri: AmqpUri, name: str, on_events: OnEvents) -> Client:
-        """Return a connection to another broker, or to this one for a URI without a host."""
+        """Return a connection to another broker. A URI without a host gives one that fails."""
         settings = settings_of(uri, client_properties(name))
-        return _NamedClient(uri, settings, loop=self._loop, on_events=on_events)
-
-    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back in so many seconds."""
-        return self._loop.call_later(seconds, callback).cancel
+        return AmqpClient(uri, settings, loop=self._loop, on_events=on_events)
 
     def bindings(self, of: Federated) -> Collection[Binding]:
         """Return the bindings from an exchange."""
@@ -139,9 +109,3 @@ class FederationService:
         """Log a line of the category `federation`."""
         lines = "\n".join(map(escape, text.split("\n")))
         (self._logger.warning if is_warning else self._logger.info)("%s", lines)
-
-
-class _NamedClient(AmqpClient):
-    """A connection to another broker, which has no name here."""
-
-    name = ""

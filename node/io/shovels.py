@@ -3,8 +3,6 @@
 catalogue ─► Shovels ─► ShovelLife ─► AmqpClient ─► a broker, or this one
 """
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -15,9 +13,10 @@ from node.catalogue.commands import ClearParameter, Refused
 from node.catalogue.events import Event
 from node.catalogue.shovel_parameters import SHOVEL
 from node.io.amqp_client import AmqpClient
+from node.io.link_service import LinkService
 from node.io.local_dial import dial_local
 from node.io.plugin_service import ServiceHost
-from node.log.log import category_logger, escape
+from node.log.log import escape
 from node.shovels.definition import ShovelDefinition, ShovelKey, read_definition
 from node.shovels.life import OnEvents
 from node.shovels.session import Link
@@ -25,18 +24,15 @@ from node.shovels.shovels import Shovels
 from node.shovels.static import static_shovels
 from node.shovels.status import status_row
 
-CLUSTER_NAME: Final = "cluster_name"
 RETRY_S: Final = 5.0
 """The wait until a shovel that is complete is deleted again, where the cluster could not do it."""
 
 
-class ShovelService:
+class ShovelService(LinkService):
     """The shovels of one node."""
 
     def __init__(self, host: ServiceHost) -> None:
-        self._broker = host.broker
-        self._loop = host.loop
-        self._logger = category_logger("shovel")
+        super().__init__(host, "shovel")
         static, problems = static_shovels(host.config.plugin_settings)
         for problem in problems:
             self._logger.error("%s", escape(problem))
@@ -88,26 +84,6 @@ class ShovelService:
 
     # --- ShovelsHost ---
 
-    @property
-    def node(self) -> str:
-        """The name of this node."""
-        return self._broker.settings.node_name
-
-    @property
-    def wall_s(self) -> float:
-        """The time of day in seconds since 1970."""
-        return time.time()
-
-    @property
-    def cluster(self) -> str:
-        """The name of the cluster."""
-        name = self._broker.catalogue.global_parameter(CLUSTER_NAME)
-        return name if isinstance(name, str) else self.node
-
-    def random(self) -> float:
-        """Return a random number from 0 to below 1."""
-        return random.random()
-
     def dial(self, uri: AmqpUri, name: str, on_events: OnEvents, on_writable: Callable[[], None]) -> Link:
         """Return a connection to another broker, or to this one for a URI without a host."""
         return AmqpClient(
@@ -118,10 +94,6 @@ class ShovelService:
             on_writable=on_writable,
             dial=lambda client: dial_local(self._broker, client, self._loop),
         )
-
-    def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back in so many seconds."""
-        return self._loop.call_later(seconds, callback).cancel
 
     def log(self, level: str, text: str) -> None:
         """Log a line of the category `shovel`."""
