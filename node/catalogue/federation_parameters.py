@@ -11,10 +11,18 @@ Source: RabbitMQ 3.10.8, `rabbit_federation_parameters` and `rabbit_parameter_va
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from node.amqp_client.uri import InvalidUri, parse, without_password
-from node.catalogue.parameter_validation import Check, check_number, check_object, term
+from node.catalogue.parameter_validation import (
+    Check,
+    check_boolean,
+    check_number,
+    check_object,
+    check_text,
+    one_of,
+    term,
+)
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.catalogue.records import Json
+from node.catalogue.uri_parameters import check_uris
 
 PLUGIN: Final = "rabbitmq_federation"
 UPSTREAM: Final = "federation-upstream"
@@ -25,9 +33,6 @@ FEDERATION: Final = "federation"
 ALL_UPSTREAMS: Final = "all"
 """The set that always exists: all upstreams of the vhost."""
 
-URIS_MAX: Final = 100
-"""The most URIs of an upstream."""
-
 SET_MAX: Final = 1000
 """The most upstreams of a set."""
 
@@ -37,7 +42,7 @@ POLICY_KEYS: Final = (UPSTREAM, UPSTREAM_SET, UPSTREAM_PATTERN)
 
 def validate_upstream(name: str, value: Json) -> list[str]:
     """Return the problems with a parameter `federation-upstream`."""
-    return check_object(name, value, {"uri": _check_uri, **_SHARED}, mandatory=("uri",))
+    return check_object(name, value, {"uri": check_uris, **_SHARED}, mandatory=("uri",))
 
 
 def validate_upstream_set(name: str, value: Json) -> list[str]:
@@ -46,7 +51,7 @@ def validate_upstream_set(name: str, value: Json) -> list[str]:
         return [f"{name} not a list {term(value)}"]
     if len(value) > SET_MAX:
         return [f"{name} has more than {SET_MAX} upstreams"]
-    checks = {"upstream": _check_text, "uri": _check_uri, **_SHARED}
+    checks = {"upstream": check_text, "uri": check_uris, **_SHARED}
     return [
         problem for each in value for problem in check_object(name, each, checks, mandatory=("upstream",))
     ]
@@ -86,64 +91,20 @@ def policy_problem(definition: Mapping[str, Json]) -> str | None:
     return None
 
 
-# --- single keys ------------------------------------------------------------------------------------------
-
-
-def _check_text(name: str, value: Json) -> list[str]:
-    return [] if isinstance(value, str) else [f"{name} should be binary, actually was {term(value)}"]
-
-
-def _check_boolean(name: str, value: Json) -> list[str]:
-    return [] if isinstance(value, bool) else [f"{name} should be boolean, actually was {term(value)}"]
-
-
-def _one_of(*choices: str) -> Check:
-    allowed = f"[{','.join(term(each) for each in choices)}]"
-
-    def check(name: str, value: Json) -> list[str]:
-        if not isinstance(value, str):
-            return [f"{name} should be binary, actually was {term(value)}"]
-        if value in choices:
-            return []
-        return [f"{name} should be one of {allowed}, actually was {term(value)}"]
-
-    return check
-
-
-def _check_uri(name: str, value: Json) -> list[str]:
-    """Check a URI, or a list of them; the first problem is told."""
-    if isinstance(value, str):
-        try:
-            parse(value)
-        except InvalidUri as invalid:
-            shown = without_password(value)
-            return [f'"{shown}" not a valid URI: {{{invalid},"{shown}"}}']
-        return []
-    if not isinstance(value, list):
-        return [f"{name} should be list, actually was {term(value)}"]
-    if not 0 < len(value) <= URIS_MAX:
-        return [f"{name} should have 1 to {URIS_MAX} URIs"]
-    for each in value:
-        problems = _check_uri(name, each) if isinstance(each, str) else _check_text(name, each)
-        if problems:
-            return problems
-    return []
-
-
 _SHARED: Final[Mapping[str, Check]] = {
-    "exchange": _check_text,
-    "queue": _check_text,
-    "consumer-tag": _check_text,
+    "exchange": check_text,
+    "queue": check_text,
+    "consumer-tag": check_text,
     "prefetch-count": check_number,
     "reconnect-delay": check_number,
     "max-hops": check_number,
     "expires": check_number,
     "message-ttl": check_number,
-    "trust-user-id": _check_boolean,
-    "ack-mode": _one_of("no-ack", "on-publish", "on-confirm"),
-    "resource-cleanup-mode": _one_of("default", "never"),
-    "ha-policy": _check_text,
-    "bind-nowait": _check_boolean,
-    "channel-use-mode": _one_of("multiple", "single"),
+    "trust-user-id": check_boolean,
+    "ack-mode": one_of("no-ack", "on-publish", "on-confirm"),
+    "resource-cleanup-mode": one_of("default", "never"),
+    "ha-policy": check_text,
+    "bind-nowait": check_boolean,
+    "channel-use-mode": one_of("multiple", "single"),
 }
 """The checks of the keys that an upstream and an element of a set have in common."""

@@ -53,6 +53,28 @@ def check_integer(name: str, value: Json) -> list[str]:
     return [] if is_integer(value) else [f"{name} should be a number, actually was {term(value)}"]
 
 
+def check_text(name: str, value: Json) -> list[str]:
+    """Check that `value` is a string."""
+    return [] if isinstance(value, str) else [f"{name} should be binary, actually was {term(value)}"]
+
+
+def check_boolean(name: str, value: Json) -> list[str]:
+    """Check that `value` is true or false."""
+    return [] if isinstance(value, bool) else [f"{name} should be boolean, actually was {term(value)}"]
+
+
+def one_of(*choices: str) -> Check:
+    """Return a check that a value is one of these strings."""
+    allowed = term(list(choices))
+
+    def check(name: str, value: Json) -> list[str]:
+        if not isinstance(value, str):
+            return check_text(name, value)
+        return [] if value in choices else [f"{name} should be one of {allowed}, actually was {term(value)}"]
+
+    return check
+
+
 def check_pattern(name: str, value: Json) -> list[str]:
     """Check that `value` is a regular expression. The reason within the text is Python's, not PCRE's."""
     if not isinstance(value, str):

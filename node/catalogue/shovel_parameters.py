@@ -9,22 +9,23 @@ Source: RabbitMQ 3.10.8, `rabbit_shovel_parameters` and `rabbit_parameter_valida
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from node.amqp_client.uri import InvalidUri, parse, without_password
+from node.amqp_client.uri import parse
 from node.catalogue.parameter_validation import (
     Check,
+    check_boolean,
     check_integer,
     check_number,
     check_object,
+    check_text,
     is_integer,
+    one_of,
     term,
 )
 from node.catalogue.records import Json
+from node.catalogue.uri_parameters import check_uris
 
 PLUGIN: Final = "rabbitmq_shovel"
 SHOVEL: Final = "shovel"
-
-URIS_MAX: Final = 100
-"""The most URIs of one end."""
 
 NAME_BYTES_MAX: Final = 255
 """The longest name of a queue, an exchange or a routing key."""
@@ -61,51 +62,10 @@ def local_vhosts(value: Json) -> set[str]:
     return found
 
 
-def _check_text(name: str, value: Json) -> list[str]:
-    return [] if isinstance(value, str) else [f"{name} should be binary, actually was {term(value)}"]
-
-
 def _check_name(name: str, value: Json) -> list[str]:
     if isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         return [f"{name} should be less than {NAME_BYTES_MAX + 1} bytes"]
-    return _check_text(name, value)
-
-
-def _check_boolean(name: str, value: Json) -> list[str]:
-    return [] if isinstance(value, bool) else [f"{name} should be boolean, actually was {term(value)}"]
-
-
-def _one_of(*options: str) -> Check:
-    shown = term(list(options))
-
-    def check(name: str, value: Json) -> list[str]:
-        if not isinstance(value, str):
-            return _check_text(name, value)
-        return [] if value in options else [f"{name} should be one of {shown}, actually was {term(value)}"]
-
-    return check
-
-
-def _check_uri(name: str, value: Json) -> list[str]:
-    if isinstance(value, str):
-        try:
-            parse(value)
-        except InvalidUri as invalid:
-            shown = without_password(value)
-            return [f'"{shown}" not a valid URI: {{{invalid},"{shown}"}}']
-        return []
-    if not isinstance(value, list):
-        return [f"{name} should be list, actually was {term(value)}"]
-    if not value:
-        return [f"{name} should be a non-empty list"]
-    if len(value) > URIS_MAX:
-        return [f"{name} has more than {URIS_MAX} URIs"]
-    for each in value:
-        if not isinstance(each, str):
-            return [f"{name} should be list, actually was {term(each)}"]
-        if problems := _check_uri(name, each):
-            return problems
-    return []
+    return check_text(name, value)
 
 
 def _check_delete_after(name: str, value: Json) -> list[str]:
@@ -177,13 +137,13 @@ _PROPERTIES: Final[Mapping[str, Check]] = {
 }
 
 _CHECKS: Final[Mapping[str, Check]] = {
-    "internal": _check_boolean,
+    "internal": check_boolean,
     "internal_owner": _check_owner,
     "reconnect-delay": _check_delay,
-    "ack-mode": _one_of(*ACK_MODES),
-    "src-protocol": _one_of(AMQP_0_9_1),
-    "dest-protocol": _one_of(AMQP_0_9_1),
-    "src-uri": _check_uri,
+    "ack-mode": one_of(*ACK_MODES),
+    "src-protocol": one_of(AMQP_0_9_1),
+    "dest-protocol": one_of(AMQP_0_9_1),
+    "src-uri": check_uris,
     "src-exchange": _check_name,
     "src-exchange-key": _check_name,
     "src-queue": _check_name,
@@ -193,19 +153,19 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "src-prefetch-count": _check_count,
     "delete-after": _check_delete_after,
     "src-delete-after": _check_delete_after,
-    "src-predeclared": _check_boolean,
-    "dest-uri": _check_uri,
+    "src-predeclared": check_boolean,
+    "dest-uri": check_uris,
     "dest-exchange": _check_name,
     "dest-exchange-key": _check_name,
     "dest-queue": _check_name,
     "dest-queue-args": _check_table,
-    "add-forward-headers": _check_boolean,
-    "add-timestamp-header": _check_boolean,
-    "dest-add-forward-headers": _check_boolean,
-    "dest-add-timestamp-header": _check_boolean,
+    "add-forward-headers": check_boolean,
+    "add-timestamp-header": check_boolean,
+    "dest-add-forward-headers": check_boolean,
+    "dest-add-timestamp-header": check_boolean,
     "publish-properties": _check_properties,
     "dest-publish-properties": _check_properties,
-    "dest-predeclared": _check_boolean,
+    "dest-predeclared": check_boolean,
 }
 
 VALIDATORS: Final[Mapping[str, Callable[[str, Json], list[str]]]] = {SHOVEL: validate_shovel}

@@ -55,7 +55,7 @@ def test_uri_is_needed() -> None:
         ),
         ("resource-cleanup-mode", 1, "resource-cleanup-mode should be binary, actually was 1"),
         ("uri", 5, "uri should be list, actually was 5"),
-        ("uri", [5], "uri should be binary, actually was 5"),
+        ("uri", [5], "uri should be list, actually was 5"),
         ("nonsense", 1, 'Unrecognised terms [{<<"nonsense">>,1}] in u'),
     ],
 )
@@ -75,7 +75,7 @@ def test_bad_uri_is_told_without_its_password() -> None:
 
 def test_empty_list_of_uris_is_refused() -> None:
     """A link could choose none of no URIs."""
-    assert validate_upstream("u", {"uri": []}) == ["uri should have 1 to 100 URIs"]
+    assert validate_upstream("u", {"uri": []}) == ["uri should be a non-empty list"]
 
 
 def test_set_is_a_list() -> None:
