@@ -23,12 +23,11 @@ from node.amqp.methods import (
     QueueDeclare,
     QueueDelete,
 )
-from node.amqp_client.connection import ClientConnection
 from node.amqp_client.events import Answered, Closed, Delivered
 from node.catalogue.records import Binding
 from node.federation import hops
 from node.federation.failure import Failure
-from node.federation.link import MESSAGES, Counters, LinkSession, Peer
+from node.federation.link import MESSAGES, Attempt, LinkSession
 from node.federation.names import (
     INTERNAL_PURPOSE,
     INTERNAL_TYPE,
@@ -38,7 +37,6 @@ from node.federation.names import (
     internal_exchange,
     upstream_queue,
 )
-from node.federation.plan import Link
 from node.federation.rewriting import ContentRewriter
 from node.federation.upstream_bindings import UpstreamBindings
 from node.federation.upstream_calls import Call, RefusedCall, Steps
@@ -57,23 +55,13 @@ class ExchangeLink(LinkSession):
     """
 
     def __init__(
-        self,
-        link: Link,
-        peer: Peer,
-        upstream: ClientConnection,
-        local: ClientConnection,
-        *,
-        cluster: str,
-        counters: Counters,
-        warn: Callable[[str], None],
-        bindings: Callable[[], Collection[Binding]],
-        has_type: bool = True,
+        self, attempt: Attempt, *, bindings: Callable[[], Collection[Binding]], has_type: bool = True
     ) -> None:
-        super().__init__(link, peer, upstream, local, cluster=cluster, counters=counters, warn=warn)
-        of = link.key.of
+        super().__init__(attempt)
+        of = self.link.key.of
         self._name, self._vhost = of.name, of.vhost
-        self._source = link.upstream.exchange
-        self.queue = upstream_queue(self._source, peer.vhost, of.name, of.vhost, cluster)
+        self._source = self.link.upstream.exchange
+        self.queue = upstream_queue(self._source, self.peer.vhost, of.name, of.vhost, self.cluster)
         self._internal = ""
         self._read_bindings = bindings
         self._bindings: UpstreamBindings | None = None

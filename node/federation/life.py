@@ -19,7 +19,7 @@ from node.catalogue.records import Binding
 from node.federation import failure
 from node.federation.exchange_link import ExchangeLink
 from node.federation.failure import Failure
-from node.federation.link import NEVER, Counters, LinkSession, Peer
+from node.federation.link import NEVER, Attempt, Counters, LinkSession, Peer
 from node.federation.names import connection_name, shown
 from node.federation.plan import Federated, Link
 from node.federation.queue_link import QueueLink
@@ -261,30 +261,16 @@ class LinkLife:
     def _open_session(self, peer: Peer) -> None:
         assert self._upstream is not None
         assert self._local is not None
-        link, of, host = self.link, self.link.key.of, self._host
-        cores = self._upstream.core, self._local.core
-        cluster, counters = host.cluster, self.counters
+        of, host = self.link.key.of, self._host
+        attempt = Attempt(
+            self.link, peer, self._upstream.core, self._local.core, host.cluster, self.counters, self._warn
+        )
         if of.kind == "exchange":
             self.session = ExchangeLink(
-                link,
-                peer,
-                *cores,
-                cluster=cluster,
-                counters=counters,
-                warn=self._warn,
-                bindings=lambda: host.bindings(of),
-                has_type=not self._lacks_type,
+                attempt, bindings=lambda: host.bindings(of), has_type=not self._lacks_type
             )
         else:
-            self.session = QueueLink(
-                link,
-                peer,
-                *cores,
-                cluster=cluster,
-                counters=counters,
-                warn=self._warn,
-                is_hungry=lambda: host.is_hungry(of),
-            )
+            self.session = QueueLink(attempt, is_hungry=lambda: host.is_hungry(of))
         self.session.begin(host.now)
 
     # --- running ---

@@ -88,31 +88,33 @@ class Counters:
         self.taken = self.dropped = self.refused = self.failures = 0
 
 
-class LinkSession(ABC):
-    """One attempt of a link, from open connections on.
+class Attempt(NamedTuple):
+    """The parts of one attempt of a link, which has both connections.
 
     cluster: the name of the cluster here.   warn: logs a text about the link.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        peer: Peer,
-        upstream: ClientConnection,
-        local: ClientConnection,
-        *,
-        cluster: str,
-        counters: Counters,
-        warn: Callable[[str], None],
-    ) -> None:
-        self.link = link
-        self.peer = peer
-        self.cluster = cluster
-        self._upstream = upstream
-        self._local = local
-        self._counters = counters
-        self._warn = warn
-        self._calls = UpstreamCalls(upstream, self._call_refused)
+    link: Link
+    peer: Peer
+    upstream: ClientConnection
+    local: ClientConnection
+    cluster: str
+    counters: Counters
+    warn: Callable[[str], None]
+
+
+class LinkSession(ABC):
+    """One attempt of a link, from open connections on."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.link = attempt.link
+        self.peer = attempt.peer
+        self.cluster = attempt.cluster
+        self._upstream = attempt.upstream
+        self._local = attempt.local
+        self._counters = attempt.counters
+        self._warn = attempt.warn
+        self._calls = UpstreamCalls(attempt.upstream, self._call_refused)
         self._unsettled = Unsettled()
         self._rewriters: dict[tuple[bool, str, str], ContentRewriter] = {}
         self._now = 0.0

@@ -14,12 +14,10 @@ from typing import Final
 from node.amqp.constants import ReplyCode
 from node.amqp.field_table import Table, long
 from node.amqp.methods import BasicConsume, QueueDeclare
-from node.amqp_client.connection import ClientConnection
 from node.amqp_client.events import Delivered
 from node.catalogue.records import DEFAULT_EXCHANGE
 from node.federation import failure, hops
-from node.federation.link import MESSAGES, Counters, LinkSession, Peer
-from node.federation.plan import Link
+from node.federation.link import MESSAGES, Attempt, LinkSession
 from node.federation.rewriting import ContentRewriter
 from node.federation.upstream_calls import Call, RefusedCall, Steps
 from node.override import override
@@ -33,19 +31,8 @@ _WATCHED: Final = (hops.RECEIVED_FROM.encode(), b"CC", b"x-original-")
 class QueueLink(LinkSession):
     """One attempt of a queue's link.   is_hungry: returns whether consumers here could take more now."""
 
-    def __init__(
-        self,
-        link: Link,
-        peer: Peer,
-        upstream: ClientConnection,
-        local: ClientConnection,
-        *,
-        cluster: str,
-        counters: Counters,
-        warn: Callable[[str], None],
-        is_hungry: Callable[[], bool],
-    ) -> None:
-        super().__init__(link, peer, upstream, local, cluster=cluster, counters=counters, warn=warn)
+    def __init__(self, attempt: Attempt, *, is_hungry: Callable[[], bool]) -> None:
+        super().__init__(attempt)
         self._is_hungry = is_hungry
         self._may_consume = False
 
