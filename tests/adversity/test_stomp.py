@@ -9,7 +9,7 @@ import pytest
 
 from tests.adversity.siege import Siege
 from tests.kit.attack import flood
-from tests.kit.node_process import NodeProcess
+from tests.kit.node_process import NodeProcess, enabled_plugins
 from tests.kit.ports import HOST, free_port
 from tests.kit.server_process import MIB
 from tests.kit.stomp_client import StompClient
@@ -24,9 +24,7 @@ class StompNode(NodeProcess):
 
     def __init__(self, directory: Path) -> None:
         self.stomp = free_port()
-        plugins = directory / "plugins"
-        plugins.write_text("[rabbitmq_stomp].")
-        super().__init__(directory, environment={"RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins)})
+        super().__init__(directory, environment=enabled_plugins(directory, "rabbitmq_stomp"))
         self.start({"stomp.listeners.tcp.default": f"{HOST}:{self.stomp}"})
 
     def client(self) -> StompClient:

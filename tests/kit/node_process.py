@@ -39,6 +39,13 @@ def copy_data(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("control.sock"))
 
 
+def enabled_plugins(directory: Path, *names: str) -> dict[str, str]:
+    """Return the environment of a node that begins with plug-ins enabled.   directory: where the list is written."""
+    path = directory / "plugins"
+    path.write_text(f"[{','.join(names)}].")
+    return {"RABBITMQ_ENABLED_PLUGINS_FILE": str(path)}
+
+
 def start_command(
     name: str,
     data: Path | str,

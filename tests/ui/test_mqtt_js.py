@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.kit.mqtt_js import BUNDLE, needs_package
-from tests.kit.node_process import NodeProcess
-from tests.kit.ports import HOST, free_ports
+from tests.ui.websocket_page import page_with, websocket_node
 
 pytestmark = [pytest.mark.slow, needs_package]
 
@@ -35,24 +34,15 @@ async ([url, version, password]) => {
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The WebSocket of a node."""
-    directory = tmp_path_factory.mktemp("mqttjs")
-    plugins = directory / "plugins"
-    plugins.write_text("[rabbitmq_web_mqtt].")
-    node = NodeProcess(directory, environment={"RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins)})
-    (port,) = free_ports(1)
-    node.start({"web_mqtt.tcp.ip": HOST, "web_mqtt.tcp.port": str(port)})
-    yield f"ws://{HOST}:{port}/ws"
-    node.stop()
+    with websocket_node(tmp_path_factory.mktemp("mqttjs"), "web_mqtt") as started:
+        yield started
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page with the client."""
-    context = browser.new_context()
-    opened = context.new_page()
-    opened.add_script_tag(path=BUNDLE)
-    yield opened
-    context.close()
+    with page_with(browser, BUNDLE) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -7,8 +7,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.kit.node_process import NodeProcess
-from tests.kit.ports import HOST, free_port
+from tests.ui.websocket_page import page_with, websocket_node
 
 pytestmark = pytest.mark.slow
 
@@ -53,24 +52,15 @@ async ([url, version]) => {
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The WebSocket of a node."""
-    directory = tmp_path_factory.mktemp("stompjs")
-    plugins = directory / "plugins"
-    plugins.write_text("[rabbitmq_web_stomp].")
-    node = NodeProcess(directory, environment={"RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins)})
-    port = free_port()
-    node.start({"web_stomp.tcp.listener": f"{HOST}:{port}"})
-    yield f"ws://{HOST}:{port}/ws"
-    node.stop()
+    with websocket_node(tmp_path_factory.mktemp("stompjs"), "web_stomp") as started:
+        yield started
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page with the client."""
-    context = browser.new_context()
-    opened = context.new_page()
-    opened.add_script_tag(path=CLIENT)
-    yield opened
-    context.close()
+    with page_with(browser, CLIENT) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
