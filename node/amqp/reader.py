@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
+from node.amqp.ack_runs import ACK_PAYLOAD_BYTES, BASIC_ACK, AckRuns, AckSink
 from node.amqp.constants import (
     CLASS_BASIC,
     FRAME_BODY,
@@ -44,14 +45,10 @@ _FRAME: Final = FRAME_HEADER_STRUCT
 _CONTENT_HEADER: Final = Struct(">BHIIQ")
 """A header frame up to the body size; class id and weight read as one number."""
 _CLASS_WEIGHT_SIZE: Final = Struct(">HHQ")
-_ACK_REST: Final = Struct(">QBB")
 _FRAME_SIZE: Final = Struct(">I")
 _FRAME_SIZE_AT: Final = 3
 _BASIC_PUBLISH: Final = b"\x00\x3c\x00\x28"
-_BASIC_ACK: Final = b"\x00\x3c\x00\x50"
 _BASIC_CLASS_NO_WEIGHT: Final = CLASS_BASIC << 16
-_ACK_PAYLOAD_BYTES: Final = 13
-_ACK_FRAME_BYTES: Final = _ACK_PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES
 _TRAITS_AT: Final = 19
 """The offset of the property flags in a content: after frame header, class, weight and body size."""
 _HEADER_FIXED_BYTES: Final = 12
@@ -71,7 +68,7 @@ _ASSEMBLED_MIN_BYTES: Final = 16 * 1024 * 1024
 """The least limit, however small the largest message is: headers need room, too."""
 
 
-class Sink(Protocol):
+class Sink(AckSink, Protocol):
     """The receiver of the reader's results, in the order of the bytes. Its methods may not raise."""
 
     def on_fault(self, error: ProtocolError) -> None:
@@ -104,9 +101,6 @@ class Sink(Protocol):
         self, channel: int, traits: Traits, addresses: list[Any], contents: list[bytes], size: int
     ) -> None:
         """Take publishes that share traits and size.   addresses: of `known_addresses`, one for each content."""
-
-    def on_acks(self, channel: int, first: int, last: int) -> None:
-        """Take a `basic.ack` without `multiple` for each delivery tag from first to last, both included."""
 
     def on_content_frame(self) -> None:
         """Note a content header or body frame, even if it was dropped as the sink `ignores` it. Called only while
@@ -144,7 +138,7 @@ class _Awaited(NamedTuple):
     size: int
 
 
-class FrameReader:
+class FrameReader(AckRuns):
     """Cuts a byte stream into frames and contents for a `Sink`.
 
     frame_max_bytes: what the peer may send in one frame; 0 for no limit. Changes with tune-ok.
@@ -153,7 +147,7 @@ class FrameReader:
     """
 
     def __init__(self, sink: Sink, *, frame_max_bytes: int, content_max_bytes: int) -> None:
-        self._sink = sink
+        self._sink: Sink = sink
         self.frame_max_bytes = frame_max_bytes
         self.content_max_bytes = content_max_bytes
         self.assembled_max_bytes = max(2 * content_max_bytes, _ASSEMBLED_MIN_BYTES)
@@ -284,7 +278,7 @@ class FrameReader:
                         if self._awaited is not None:
                             self._keep(data, after, self._awaited.wanted)
                             return
-                elif size == _ACK_PAYLOAD_BYTES and data.startswith(_BASIC_ACK, pos + 7):
+                elif size == ACK_PAYLOAD_BYTES and data.startswith(BASIC_ACK, pos + 7):
                     after = self._acks(data, pos, end, channel)
                 if after != pos:
                     pos = after
@@ -398,25 +392,6 @@ class FrameReader:
                 pos += stride
         if run_traits is not None:
             self._sink.on_publish(run_channel, run_method, run_traits, contents, run_size)
-        return pos
-
-    def _acks(self, data: bytes, pos: int, end: int, channel: int) -> int:
-        """Hand on the run of single acknowledgements with rising tags at `pos`; see `_publishes`."""
-        if end - pos < _ACK_FRAME_BYTES:
-            return pos
-        prefix = data[pos : pos + 11]
-        first, multiple, frame_end = _ACK_REST.unpack_from(data, pos + 11)
-        if multiple or frame_end != FRAME_END:
-            return pos
-        last = first
-        pos += _ACK_FRAME_BYTES
-        while end - pos >= _ACK_FRAME_BYTES and data.startswith(prefix, pos):
-            tag, multiple, frame_end = _ACK_REST.unpack_from(data, pos + 11)
-            if tag != last + 1 or multiple or frame_end != FRAME_END:
-                break
-            last = tag
-            pos += _ACK_FRAME_BYTES
-        self._sink.on_acks(channel, first, last)
         return pos
 
     # --- frame by frame ---

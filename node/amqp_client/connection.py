@@ -293,7 +293,7 @@ class ClientConnection:
             )
         )
 
-    def on_confirms(self, channel: int, first: int, last: int) -> None:
+    def on_acks(self, channel: int, first: int, last: int) -> None:
         """Take single confirms."""
         known = self._usable(channel)
         if known is not None:

@@ -1,6 +1,6 @@
 """This module cuts what a broker sends into methods, and into runs of deliveries and of confirms.
 
-    feed(bytes) ─► fast path: whole deliveries and single confirms in the buffer ─► sink.on_deliveries, sink.on_confirms
+    feed(bytes) ─► fast path: whole deliveries and single confirms in the buffer ─► sink.on_deliveries, sink.on_acks
                 └► frame by frame: everything else ─► sink.on_method, sink.on_content
 
 A message is kept as the slice of bytes in which it came, frame headers included, and its properties are not decoded.
@@ -11,6 +11,7 @@ Source: AMQP 0-9-1 §2.3.5, §4.2.
 from struct import Struct
 from typing import Final, Protocol
 
+from node.amqp.ack_runs import ACK_PAYLOAD_BYTES, BASIC_ACK, AckRuns, AckSink
 from node.amqp.constants import (
     FRAME_BODY,
     FRAME_END,
@@ -28,22 +29,18 @@ _CONTENT_HEADER: Final = Struct(">BHIIQ")
 """A header frame up to the body size; class id and weight read as one number."""
 _SIZE: Final = Struct(">Q")
 _SIZE_AT: Final = 4
-_ACK_REST: Final = Struct(">QBB")
 _TAG: Final = Struct(">Q")
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
-_ACK: Final = b"\x00\x3c\x00\x50"
 _CONTENT_METHODS: Final = (_DELIVER, b"\x00\x3c\x00\x32", b"\x00\x3c\x00\x47")
 """`basic.deliver`, `basic.return` and `basic.get-ok`."""
 _BASIC_CLASS: Final = 60 << 16
-_ACK_PAYLOAD_BYTES: Final = 13
-_ACK_FRAME_BYTES: Final = _ACK_PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES
 _HEADER_MIN_BYTES: Final = 14
 """A header frame's payload: class, weight, body size, flags."""
 _CTAG_AT: Final = 11
 """The consumer tag in the frame of `basic.deliver`: after the frame header and the two ids."""
 
 
-class DeliverySink(Protocol):
+class DeliverySink(AckSink, Protocol):
     """The receiver of the reader's results, in the order of the bytes. Its methods raise ProtocolError only."""
 
     def on_method(self, channel: int, payload: bytes) -> None:
@@ -57,9 +54,6 @@ class DeliverySink(Protocol):
 
         payload: the method of the first.
         """
-
-    def on_confirms(self, channel: int, first: int, last: int) -> None:
-        """Take a `basic.ack` without `multiple` for each number from first to last."""
 
     def on_heartbeat(self) -> None:
         """Note a heartbeat."""
@@ -76,7 +70,7 @@ class _Assembly:
         self.frames: list[bytes] = []
 
 
-class ServerReader:
+class ServerReader(AckRuns):
     """Cuts a broker's bytes into frames and contents.
 
     frame_max_bytes: what the broker may send in one frame; changes with tune-ok. 0: no limit.
@@ -84,7 +78,7 @@ class ServerReader:
     """
 
     def __init__(self, sink: DeliverySink, *, frame_max_bytes: int, content_max_bytes: int) -> None:
-        self._sink = sink
+        self._sink: DeliverySink = sink
         self.frame_max_bytes = frame_max_bytes
         self._content_max_bytes = content_max_bytes
         self._pieces: list[
@@ -117,8 +111,8 @@ class ServerReader:
             if kind == FRAME_METHOD and channel not in self._assemblies:
                 if data.startswith(_DELIVER, pos + 7):
                     after = self._deliveries(data, pos, end, channel, size)
-                elif size == _ACK_PAYLOAD_BYTES and data.startswith(_ACK, pos + 7):
-                    after = self._confirms(data, pos, end, channel)
+                elif size == ACK_PAYLOAD_BYTES and data.startswith(BASIC_ACK, pos + 7):
+                    after = self._acks(data, pos, end, channel)
                 else:
                     after = pos
                 if after != pos:
@@ -207,25 +201,6 @@ class ServerReader:
                 break
         if contents:
             self._sink.on_deliveries(channel, payload, contents)
-        return pos
-
-    def _confirms(self, data: bytes, pos: int, end: int, channel: int) -> int:
-        """Hand on the run of single confirms with rising numbers at `pos`; see `_deliveries`."""
-        if end - pos < _ACK_FRAME_BYTES:
-            return pos
-        prefix = data[pos : pos + 11]
-        first, multiple, frame_end = _ACK_REST.unpack_from(data, pos + 11)
-        if multiple or frame_end != FRAME_END:
-            return pos
-        last = first
-        pos += _ACK_FRAME_BYTES
-        while end - pos >= _ACK_FRAME_BYTES and data.startswith(prefix, pos):
-            tag, multiple, frame_end = _ACK_REST.unpack_from(data, pos + 11)
-            if tag != last + 1 or multiple or frame_end != FRAME_END:
-                break
-            last = tag
-            pos += _ACK_FRAME_BYTES
-        self._sink.on_confirms(channel, first, last)
         return pos
 
     # --- frame by frame ---
