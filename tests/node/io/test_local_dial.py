@@ -224,7 +224,7 @@ def test_a_client_that_reads_nothing_gets_nothing(world: DialWorld) -> None:
 
 
 def test_a_client_that_drops_its_connection_hears_nothing_more(world: DialWorld) -> None:
-    """What it held back or had not yet passed on is dropped with it."""
+    """Messages that were held back are dropped with the connection, and so are its events."""
 
     async def story() -> None:
         talk = Talk(world, "amqp://")

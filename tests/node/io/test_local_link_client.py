@@ -1,4 +1,4 @@
-"""Where a federation link publishes: a client of its own node, which tells when it may publish and leaves at once."""
+"""The client of its own node to which a federation link publishes tells when it may publish, and leaves at once."""
 
 import asyncio
 from collections.abc import Sequence
