@@ -16,7 +16,7 @@ from node.catalogue.passwords import SHA256, hash_password
 from node.io.amqp_client import AmqpClient
 from node.io.local_dial import dial_local
 from node.queue.content import decode_content
-from tests.kit.live_world import LiveWorld
+from tests.kit.live_world import LoopWorld
 
 
 class Talk:
@@ -88,18 +88,14 @@ class Talk:
         return closed
 
 
-class DialWorld(LiveWorld):
-    """A world with two users, in the time of the loop."""
+class DialWorld(LoopWorld):
+    """A world with a vhost and a user beside its first ones."""
 
     def __init__(self) -> None:
         super().__init__()
         self.submit(PutVhost("other"))
         self.submit(PutUser("limited", hash_password("secret", b"salt"), SHA256, ()))
         self.submit(SetPermission("/", "limited", "^mine", "^mine", "^mine"))
-
-    def settle(self) -> None:
-        self.now = max(self.now, asyncio.get_running_loop().time())
-        super().settle()
 
 
 @pytest.fixture

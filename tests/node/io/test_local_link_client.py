@@ -10,21 +10,13 @@ from node.amqp.frames import content_frames
 from node.amqp.properties import Properties, content_header
 from node.amqp_client.events import Closed, Confirmed, Event, Opened
 from node.io.local_link_client import LocalLinkClient
-from tests.kit.live_world import LiveWorld
-
-
-class LinkWorld(LiveWorld):
-    """A world in the time of the loop."""
-
-    def settle(self) -> None:
-        self.now = max(self.now, asyncio.get_running_loop().time())
-        super().settle()
+from tests.kit.live_world import LoopWorld
 
 
 class Owner:
     """The owner of a client.   flows: what it was told of flow."""
 
-    def __init__(self, world: LiveWorld, vhost: str = "/") -> None:
+    def __init__(self, world: LoopWorld, vhost: str = "/") -> None:
         self.events: list[Event] = []
         self.flows: list[bool] = []
         self.client = LocalLinkClient(
@@ -47,7 +39,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def running(world: LiveWorld) -> Owner:
+async def running(world: LoopWorld) -> Owner:
     """Return a connected owner, whose channel 1 confirms and has declared the queue q."""
     owner = Owner(world)
     await turns()
@@ -61,11 +53,11 @@ async def running(world: LiveWorld) -> Owner:
 
 
 @pytest.fixture
-def world() -> LinkWorld:
-    return LinkWorld()
+def world() -> LoopWorld:
+    return LoopWorld()
 
 
-def test_it_publishes_with_the_rights_of_the_node_under_the_links_name(world: LinkWorld) -> None:
+def test_it_publishes_with_the_rights_of_the_node_under_the_links_name(world: LoopWorld) -> None:
     async def story() -> None:
         owner = await running(world)
         owner.client.core.publish_body(1, "", "q", b"m", Properties(user_id="someone"))
@@ -81,7 +73,7 @@ def test_it_publishes_with_the_rights_of_the_node_under_the_links_name(world: Li
     assert world.queue("q").backlog.count == 1
 
 
-def test_contents_are_published_in_the_frames_in_which_they_came(world: LinkWorld) -> None:
+def test_contents_are_published_in_the_frames_in_which_they_came(world: LoopWorld) -> None:
     async def story() -> None:
         owner = await running(world)
         body = b"b" * 500_000
@@ -97,7 +89,7 @@ def test_contents_are_published_in_the_frames_in_which_they_came(world: LinkWorl
     assert world.queue("q").backlog.count == 1
 
 
-def test_an_alarm_stops_the_owner_and_its_end_lets_it_go_on(world: LinkWorld) -> None:
+def test_an_alarm_stops_the_owner_and_its_end_lets_it_go_on(world: LoopWorld) -> None:
     async def story() -> None:
         owner = await running(world)
         world.broker.alarms.set("memory")
@@ -113,7 +105,7 @@ def test_an_alarm_stops_the_owner_and_its_end_lets_it_go_on(world: LinkWorld) ->
     world.run(story)
 
 
-def test_an_owner_that_has_closed_it_hears_nothing_more(world: LinkWorld) -> None:
+def test_an_owner_that_has_closed_it_hears_nothing_more(world: LoopWorld) -> None:
     async def story() -> None:
         owner = await running(world)
         world.broker.alarms.set("memory")
@@ -130,7 +122,7 @@ def test_an_owner_that_has_closed_it_hears_nothing_more(world: LinkWorld) -> Non
     world.run(story)
 
 
-def test_an_owner_whose_vhost_is_gone_is_told(world: LinkWorld) -> None:
+def test_an_owner_whose_vhost_is_gone_is_told(world: LoopWorld) -> None:
     async def story() -> None:
         owner = Owner(world, "gone")
         await turns()
