@@ -32,6 +32,12 @@ class Shovels:
         answer = self.put(name, **keys)
         assert answer.status in (201, 204), answer.text
 
+    def set_within(self, name: str, source: str, destination: str, **keys: Any) -> None:
+        """Set a shovel from a queue of the server to another one of it."""
+        self.set(
+            name, src_uri="amqp://", src_queue=source, dest_uri="amqp://", dest_queue=destination, **keys
+        )
+
     def put(self, name: str, **keys: Any) -> Any:
         """Return the answer to a shovel with these keys; with None a key is left out."""
         value = {key.replace("_", "-"): found for key, found in keys.items() if found is not None}

@@ -26,14 +26,7 @@ def test_within_the_broker(shovels: Shovels, queue: MakeQueue, name: Callable[[s
     queue(shovels.server, source, *BODIES)
     target = queue(shovels.server, destination)
     shovel = name("s")
-    shovels.set(
-        shovel,
-        src_uri="amqp://",
-        src_queue=source,
-        dest_uri="amqp://",
-        dest_queue=destination,
-        ack_mode=mode,
-    )
+    shovels.set_within(shovel, source, destination, ack_mode=mode)
     row = shovels.await_state(shovel, "running")
     assert drain(target, destination, len(BODIES)) == BODIES
     known = {
@@ -105,12 +98,10 @@ def test_properties_and_headers(shovels: Shovels, queue: MakeQueue, name: Callab
     queue(shovels.server, destination)
     channel.publish("", source, b"one", Properties(app_id="mine", delivery_mode=1))
     channel.expect(m.BasicAck)
-    shovels.set(
+    shovels.set_within(
         shovel,
-        src_uri="amqp://",
-        src_queue=source,
-        dest_uri="amqp://",
-        dest_queue=destination,
+        source,
+        destination,
         dest_add_forward_headers=True,
         dest_add_timestamp_header=True,
         dest_publish_properties={"delivery_mode": 2, "content_type": "text/plain"},
@@ -141,14 +132,7 @@ def test_a_shovel_deletes_itself(
     source, destination, shovel = name("q"), name("r"), name("s")
     channel = queue(shovels.server, source, *BODIES)
     target = queue(shovels.server, destination)
-    shovels.set(
-        shovel,
-        src_uri="amqp://",
-        src_queue=source,
-        dest_uri="amqp://",
-        dest_queue=destination,
-        src_delete_after=limit,
-    )
+    shovels.set_within(shovel, source, destination, src_delete_after=limit)
     wait_until(lambda: shovels.api.get(f"/parameters/shovel/%2F/{shovel}").status == 404, "it deletes itself")
     assert drain(target, destination, moved) == BODIES[:moved]
     wait_until(lambda: channel.declare(source, durable=True) == source and shovels.row(shovel) is None)
