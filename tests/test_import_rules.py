@@ -211,6 +211,7 @@ LAYERS: Final = {
         "node.operations",
         "node.amqp",
         "node.catalogue",
+        "node.definitions",
         "node.migrate",
         "node.store",
         "node.config",

@@ -13,7 +13,8 @@ from node.catalogue.records import Json
 from node.cli.migrate.carrying import make_user, put_shovels, remove_shovels, remove_user
 from node.cli.migrate.command import EX_OK, EX_REFUSED
 from node.cli.migrate.failures import MigrateError
-from node.cli.migrate.looking import Session, finish, session
+from node.cli.migrate.looking import Session, session
+from node.definitions.reading import finish
 from node.migrate.answers import rows, texts
 from node.migrate.clients import MOVER
 from node.migrate.counts import Reading, reading

@@ -3,10 +3,10 @@
 import argparse
 import os
 import time
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from node.catalogue.records import Json
 from node.cli.migrate.addresses import AddressError, address
@@ -21,8 +21,6 @@ from node.migrate.move import Move
 from node.migrate.plan import PlanInvalid, Settled, settled_from_json
 from node.migrate.queues import Key
 from node.migrate.site import LIGHT, OPTIONAL, PATHS, Site, SiteUnreadable, site
-
-ReturnT = TypeVar("ReturnT")
 
 
 def api_of(urls: str, ca_file: str | None) -> Api:
@@ -49,16 +47,6 @@ def fetch(api: Api, names: Collection[str] = tuple(PATHS)) -> Site:
         return site(answers)
     except SiteUnreadable as error:
         raise MigrateError(f"{api.shown}: {error}") from None
-
-
-def finish(steps: Generator[None, None, ReturnT]) -> ReturnT:
-    """Run a generator of steps to its end, and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: ReturnT = end.value
-            return found
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from node.catalogue.patterns import PatternInvalid
 from node.cli.migrate.command import EX_OK, EX_REFUSED
 from node.cli.migrate.failures import MigrateError
 from node.cli.migrate.http_api import Api
-from node.cli.migrate.looking import api_of, fetch, finish
+from node.cli.migrate.looking import api_of, fetch
 from node.cli.migrate.state import State, now_text
+from node.definitions.reading import finish
 from node.migrate.ends import End, Host, end, shovel_host
 from node.migrate.plan import Settled, as_json, plan
 from node.migrate.plan_text import plan_text

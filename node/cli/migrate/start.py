@@ -8,7 +8,8 @@ import argparse
 from node.cli.migrate.carrying import make_user, put_shovels, remove_shovels, shovels_to_put
 from node.cli.migrate.command import EX_OK, EX_REFUSED
 from node.cli.migrate.failures import MigrateError
-from node.cli.migrate.looking import Session, finish, session
+from node.cli.migrate.looking import Session, session
+from node.definitions.reading import finish
 from node.migrate.findings import lines
 from node.migrate.history import stage_record
 from node.migrate.plan import Plan, plan
