@@ -87,6 +87,17 @@ class Counters:
     def __init__(self) -> None:
         self.taken = self.dropped = self.refused = self.failures = 0
 
+    def add(self, other: "Counters") -> None:
+        """Add the numbers of another link."""
+        self.taken += other.taken
+        self.dropped += other.dropped
+        self.refused += other.refused
+        self.failures += other.failures
+
+
+COUNTED: Final = ("taken", "dropped", "refused", "failures")
+"""The names of the counters, in the order in which operators see them."""
+
 
 class Attempt(NamedTuple):
     """The parts of one attempt of a link, which has both connections.

@@ -14,6 +14,7 @@ from node.catalogue import events
 from node.catalogue.federation_parameters import UPSTREAM, UPSTREAM_SET
 from node.catalogue.records import Binding, Exchange, QueueRecord, Vhost
 from node.federation.life import LinkHost, LinkLife
+from node.federation.link import Counters
 from node.federation.plan import Facts, Federated, Link, LinkKey, federated_record, links_of, owner_of
 
 CLUSTER_NAME: Final = "cluster_name"
@@ -54,10 +55,20 @@ class Links:
         """By vhost what names upstreams, whether there are any and whoever runs their links."""
         self._leaving: set[LinkLife] = set()
         """Links that are no more, and still delete what they made."""
+        self._ended_counters = Counters()
+        """The sums of links that have ended."""
 
     def __iter__(self) -> Iterator[LinkLife]:
         for lives in self._lives.values():
             yield from lives.values()
+
+    def totals(self) -> Counters:
+        """Return the sums of all links that have run here."""
+        totals = Counters()
+        totals.add(self._ended_counters)
+        for life in (*self, *self._leaving):
+            totals.add(life.counters)
+        return totals
 
     def find(self, id_: str) -> LinkLife | None:
         """Return the link with an id; None: it does not run here."""
@@ -180,6 +191,7 @@ class Links:
 
     def _ended(self, life: LinkLife) -> None:
         self._leaving.discard(life)
+        self._ended_counters.add(life.counters)
         key = life.link.key
         successor = self._lives.get(key.of, {}).get(key)
         if successor is not None and not successor.is_started:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from node.federation.life import LinkLife
+from node.federation.link import COUNTED
 
 Row = dict[str, Any]
 
@@ -29,12 +30,7 @@ def link_row(life: LinkLife, node: str, local_time: Callable[[float], datetime])
     row.update(
         uri=status.uri,
         timestamp=f"{at:%Y-%m-%d} {at.hour}:{at:%M:%S}",
-        counters={
-            "taken": counters.taken,
-            "dropped": counters.dropped,
-            "refused": counters.refused,
-            "failures": counters.failures,
-        },
+        counters={name: getattr(counters, name) for name in COUNTED},
     )
     return row
 

@@ -14,6 +14,7 @@ from node.catalogue.events import Event
 from node.catalogue.records import Binding
 from node.federation.life import Client, OnEvents
 from node.federation.links import Links
+from node.federation.metrics import link_metrics
 from node.federation.plan import Federated
 from node.federation.rows import link_row
 from node.io.amqp_client import AmqpClient
@@ -43,12 +44,14 @@ class FederationService(LinkService):
             self.links.changed(event)
 
     def answer(self, question: str, arguments: Mapping[str, Any]) -> Any:
-        """Return the links of this node as rows (`links`), or restart one by its id (`restart`).
+        """Return the links of this node as rows (`links`) or numbers (`metrics`), or restart one by its id (`restart`).
 
         Returns for `restart`: whether the link runs here. Raises: LookupError.
         """
         if question == "links":
             return [link_row(life, self.node, datetime.fromtimestamp) for life in self.links]
+        if question == "metrics":
+            return link_metrics(self.links, has_rows=arguments.get("has_rows") is True)
         if question == "restart":
             life = self.links.find(str(arguments.get("id")))
             if life is not None:

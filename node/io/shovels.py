@@ -19,7 +19,8 @@ from node.io.plugin_service import ServiceHost
 from node.log.log import escape
 from node.shovels.definition import ShovelDefinition, ShovelKey, read_definition
 from node.shovels.life import OnEvents
-from node.shovels.session import Link
+from node.shovels.metrics import shovel_metrics
+from node.shovels.session import COUNTED, Link
 from node.shovels.shovels import Shovels
 from node.shovels.static import static_shovels
 from node.shovels.status import status_row
@@ -59,21 +60,19 @@ class ShovelService(LinkService):
         return self.shovels.is_idle
 
     def answer(self, question: str, arguments: Mapping[str, Any]) -> Any:
-        """Return the answer to a question of operators: `shovels`, or `restart` of one. Raises: LookupError."""
+        """Return the answer to a question of operators: `shovels`, `metrics`, or `restart` of one.
+
+        Raises: LookupError.
+        """
         match question:
             case "shovels":
                 return [
                     status_row(life.status, self.node)
-                    | {
-                        "counters": {
-                            "forwarded": life.counters.forwarded,
-                            "confirmed": life.counters.confirmed,
-                            "refused": life.counters.refused,
-                            "failures": life.counters.failures,
-                        }
-                    }
+                    | {"counters": {name: getattr(life.counters, name) for name in COUNTED}}
                     for life in self.shovels
                 ]
+            case "metrics":
+                return shovel_metrics(self.shovels, has_rows=arguments.get("has_rows") is True)
             case "restart":
                 key = ShovelKey(str(arguments.get("vhost", "")), str(arguments.get("name")))
                 life = self.shovels.find(key)

@@ -25,6 +25,7 @@ from node.client.vhost import routed
 from node.io.turns import Turns
 from node.management import metric_families as families
 from node.management.exposition import CONTENT_TYPE, Exposition, Metric, Type, labelled
+from node.management.link_metrics import LinkMetrics
 from node.management.node_facts import disk_counters, node_facts
 from node.management.pair_metrics import PairMetrics
 from node.management.site import Site
@@ -187,6 +188,7 @@ class Scrape:
         await self._add_clients()
         await self._add_queues()
         await self._add_exchanges()
+        await LinkMetrics(self._out, self._prefix, self._turns, self._wanted).add(self._node.services)
         if is_whole:
             self._add_totals()
             self._add_store()

@@ -64,6 +64,17 @@ class Counters:
     def __init__(self) -> None:
         self.forwarded = self.confirmed = self.refused = self.failures = 0
 
+    def add(self, other: "Counters") -> None:
+        """Add the numbers of another shovel."""
+        self.forwarded += other.forwarded
+        self.confirmed += other.confirmed
+        self.refused += other.refused
+        self.failures += other.failures
+
+
+COUNTED: Final = ("forwarded", "confirmed", "refused", "failures")
+"""The names of the counters, in the order in which operators see them."""
+
 
 class Session:
     """One pair of connections.

@@ -18,6 +18,7 @@ from node.catalogue.shovel_parameters import SHOVEL
 from node.definitions.tables import TableInvalid
 from node.shovels.definition import ShovelDefinition, ShovelKey, read_definition
 from node.shovels.life import ShovelHost, ShovelLife
+from node.shovels.session import Counters
 
 
 class Facts(Protocol):
@@ -66,6 +67,8 @@ class Shovels:
         self._lives: dict[ShovelKey, ShovelLife] = {}
         self._leaving: set[ShovelLife] = set()
         """Shovels that end: what is under way is confirmed first. Their successors wait for that."""
+        self._ended_counters = Counters()
+        """The sums of shovels that have ended."""
         self._is_stopped = False
 
     def __iter__(self) -> Iterator[ShovelLife]:
@@ -74,6 +77,14 @@ class Shovels:
     def find(self, key: ShovelKey) -> ShovelLife | None:
         """Return a shovel; None: it does not run here."""
         return self._lives.get(key)
+
+    def totals(self) -> Counters:
+        """Return the sums of all shovels that have run here."""
+        totals = Counters()
+        totals.add(self._ended_counters)
+        for life in (*self._lives.values(), *self._leaving):
+            totals.add(life.counters)
+        return totals
 
     @property
     def is_idle(self) -> bool:
@@ -155,6 +166,7 @@ class Shovels:
     def _ended(self, life: ShovelLife) -> None:
         """Forget a shovel that has ended, and begin what has come in its place meanwhile."""
         self._leaving.discard(life)
+        self._ended_counters.add(life.counters)
         key = life.definition.key
         if key not in self._lives:
             self._renew(key)

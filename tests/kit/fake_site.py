@@ -29,7 +29,7 @@ class FakeSite:
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker = broker or World().broker
         self.config = Config(NODE, "/nowhere", "test")
-        self.node: Any = SimpleNamespace(broker=self.broker, config=self.config)
+        self.node: Any = SimpleNamespace(broker=self.broker, config=self.config, services=None)
         self.statistics = Statistics(self.broker, StatisticsOptions())
         self.operations: list[tuple[str, dict[str, Any]]] = []
         self.events: list[Mapping[str, Any]] = []
