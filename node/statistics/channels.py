@@ -11,6 +11,7 @@ from node.statistics.connections import (
     REDUCTIONS,
     chosen_connections,
     host_and_port,
+    is_in_use,
     put_machine,
 )
 from node.statistics.consumers import consumers_of
@@ -39,10 +40,20 @@ def open_channels(connection: BaseConnection) -> list[Channel]:
 
 
 def channel_rows(watches: Watches, query: Query) -> Iterator[Row]:
-    """Yield one row for each channel.   ids: also the names of channels alone."""
+    """Yield one row for each channel.
+
+    ids: also the names of channels alone. Channels of the node's own connections have rows for those who name them.
+    """
     selection = Selection((*_PARTS, *(_DETAILED if query.is_detailed else ())), watches, query)
     ids = None if query.ids is None else frozenset(query.ids)
-    for connection in chosen_connections(watches.broker, query):
+    if ids is None:
+        connections = chosen_connections(watches.broker, query)
+    else:
+        everyone = list(watches.broker.connections.values())
+        connections = (
+            each for each in everyone if is_in_use(each) and query.is_in_scope(each.vhost, each.user_name)
+        )
+    for connection in connections:
         for channel in open_channels(connection):
             if ids is None or channel_name(channel) in ids or channel_id(channel) in ids:
                 yield selection.row(channel_id(channel), channel)

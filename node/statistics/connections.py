@@ -35,7 +35,12 @@ def put_machine(row: dict[str, Any], watches: Watches, query: Query) -> None:
 
 def is_shown(connection: Connection) -> bool:
     """True if the connection is open and comes from a network; the node's own ones have no address."""
-    return connection.state in _SHOWN and bool(connection.vhost and connection.peer.local)
+    return is_in_use(connection) and bool(connection.peer.local)
+
+
+def is_in_use(connection: Connection) -> bool:
+    """True if the connection is open, be it a client's or one of the node's own."""
+    return connection.state in _SHOWN and bool(connection.vhost)
 
 
 _SHOWN: Final = frozenset({ConnectionState.OPEN, ConnectionState.CLOSING})

@@ -8,11 +8,15 @@ Source: RabbitMQ 3.10.8, `rabbit_federation_mgmt`.
 from collections.abc import Callable
 from typing import Any, Final
 
+from node.federation.link import LOCAL
 from node.io.control import ControlError
+from node.management import values
 from node.management.call import Call
+from node.management.live_lists import without_id
 from node.management.reply import Reply, no_content, no_such_thing, unavailable
 from node.management.resources.bodies import listed
 from node.management.routes import Access, Handler, Route
+from node.statistics.query import IDS_MAX, Query
 
 MANAGEMENT_PLUGIN: Final = "rabbitmq_federation_management"
 PLUGIN: Final = "rabbitmq_federation"
@@ -31,9 +35,27 @@ def _listing(is_wanted: Callable[[Row], bool]) -> Handler:
         answers = await call.site.ask_all("plugin", question) if is_enabled else {}
         rows = [row for answer in answers.values() for row in answer or ()]
         found = [row for row in rows if row["vhost"] in vhosts and is_wanted(row)]
+        await _add_local_channels(call, found)
         return await listed(call, _as_it_is, found, _ORDER)
 
     return handler
+
+
+async def _add_local_channels(call: Call, rows: list[Row]) -> None:
+    """Give each link that runs the row of the channel over which it publishes here, as RabbitMQ does.
+
+    The nodes are asked for those channels alone, and for no more than one question may name.
+    """
+    names = dict.fromkeys(f"{row['local_connection']} ({LOCAL})" for row in rows if "local_connection" in row)
+    if not names or values.is_without_statistics(call):
+        return
+    nodes = {row["node"] for row in rows}
+    channels = await call.site.rows("channels", Query(ids=tuple(names)[:IDS_MAX]), nodes)
+    by_connection = {(each["node"], each["connection_details"]["name"]): each for each in channels}
+    for row in rows:
+        channel = by_connection.get((row["node"], row.get("local_connection")))
+        if channel is not None:
+            row["local_channel"] = without_id(channel)
 
 
 async def restart(call: Call) -> Reply:

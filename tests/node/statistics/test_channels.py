@@ -14,6 +14,8 @@ from node.amqp.methods import (
     TxCommit,
     TxSelect,
 )
+from node.client.endpoint import ClientEndpoint
+from node.statistics.channels import channel_name
 from node.statistics.query import Query
 from tests.kit.statistics_samples import Watched
 from tests.kit.world import Client
@@ -147,3 +149,15 @@ def test_by_name_id_and_user(found: Watched, client: Client) -> None:
         assert found.rows("channels", Query(ids=ids)) == [row]
     assert found.rows("channels", Query(user="other")) == []
     assert found.rows("channels", Query(vhost="other")) == []
+
+
+def test_a_connection_of_the_nodes_own_has_rows_for_those_who_name_it(found: Watched, client: Client) -> None:
+    """A link's connection has no address: lists leave it out, and its channel can be asked for."""
+    own = found.world.client()
+    connection = own.channel().connection
+    connection.peer = ClientEndpoint(address="", local="")
+    name = channel_name(own.channel())
+    assert name not in [row["name"] for row in found.rows("channels")]
+    (row,) = found.rows("channels", Query(ids=(name,)))
+    assert row["connection_details"]["name"] == connection.name
+    assert found.rows("channels", Query(ids=(name,), vhost="other")) == []

@@ -1,9 +1,11 @@
 """Links of all nodes are listed, filtered and restarted over HTTP."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from node.catalogue.commands import EnablePlugin, PutVhost
+from node.statistics.query import Query
+from node.statistics.rows import Kind, Row
 from tests.kit.fake_site import NODE, Caller, FakeSite
 
 ROWS: list[dict[str, Any]] = [
@@ -92,3 +94,35 @@ def test_page_is_in_the_menu_while_the_plug_in_is_enabled() -> None:
         reply = Caller(FederatedSite(*plugins)).ask("GET", "/api/extensions")
         found = [row["javascript"] for row in reply.value if row.get("plugin") in BOTH]
         assert found == expected
+
+
+def test_a_link_that_runs_has_the_channel_over_which_it_publishes_here() -> None:
+    """`local_channel` is the row of that channel on the node of the link; without statistics there is none."""
+    channels = [
+        {"id": f"{node}7", "name": "<7> (1)", "node": node, "connection_details": {"name": "<7>"}}
+        for node in ("other@test", NODE)
+    ]
+    asked: list[Query] = []
+
+    class Site(FederatedSite):
+        async def ask_all(self, question: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+            running = {**ROWS[0], "local_connection": "<7>"}
+            gone = {**ROWS[2], "status": "running", "local_connection": "<8>"}
+            return {NODE: [running, ROWS[1], gone]}
+
+        async def rows(self, kind: Kind, query: Query, nodes: Iterable[str] | None = None) -> list[Row]:
+            assert kind == "channels"
+            assert set(nodes or ()) == {NODE}
+            asked.append(query)
+            return channels
+
+    caller = Caller(Site(*BOTH))
+    running, down, gone = caller.ask("GET", "/api/federation-links").value
+    assert running["local_channel"] == {key: channels[1][key] for key in channels[1] if key != "id"}
+    assert "local_channel" not in down
+    assert "local_channel" not in gone
+    assert [query.ids for query in asked] == [("<7> (1)", "<8> (1)")]
+    rows = caller.ask("GET", "/api/federation-links?disable_stats=true").value
+    assert not [row for row in rows if "local_channel" in row]
+    caller.ask("GET", "/api/federation-links/state/down")
+    assert len(asked) == 1  # links that are down publish over no channel

@@ -38,7 +38,7 @@ export async function render(view) {
     can('policymaker') && section('federation.sets', 'Sets of upstreams', { isOpen: false }, h('p.hint', null, 'The set “all” has all upstreams of its virtual host.'), sets.element, setForm(view)));
   await view.every(async () => {
     const [rows, queues] = await Promise.all([
-      get('federation-links', { signal: view.signal }),
+      get('federation-links', { signal: view.signal, params: { disable_stats: true } }),
       getIfAny('queues', { signal: view.signal, params: { page: 1, page_size: 500, name: '^federation: ', use_regex: true, columns: 'name,consumers,messages' } }),
     ]);
     links.update(rows);
