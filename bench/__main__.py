@@ -33,6 +33,7 @@ from bench.deduplication import DEDUPLICATION_WORKLOADS
 from bench.delayed_workloads import DELAYED_WORKLOADS
 from bench.durability import DURABLE_WORKLOADS
 from bench.exchange_types import EXCHANGE_TYPE_WORKLOADS
+from bench.federation import FEDERATION_WORKLOADS
 from bench.hostile_workloads import HOSTILE_WORKLOADS
 from bench.management import MANAGEMENT_WORKLOADS
 from bench.mirror_workloads import MIRROR_WORKLOADS
@@ -61,6 +62,7 @@ CATALOGUE = (
     *EXCHANGE_TYPE_WORKLOADS,
     *DEDUPLICATION_WORKLOADS,
     *SHOVEL_WORKLOADS,
+    *FEDERATION_WORKLOADS,
     *STOMP_WORKLOADS,
     *MQTT_WORKLOADS,
     *DURABLE_WORKLOADS,

@@ -5,12 +5,11 @@ consumes: the queue of the second broker is asked for its length.
 """
 
 import json
-import time
 from collections.abc import Sequence
 
-from bench.client import BenchError, Connection
-from bench.flow import STALL_S
+from bench.client import Connection
 from bench.frames import PERSISTENT, Message, chunks, numbered_body
+from bench.pairs import another, uri, wait_for_length
 from bench.report import AtLeast, Row
 from bench.servers import Meter, Server
 from bench.workloads import CHUNK_BYTES, Outcome, Scale, Workload
@@ -19,7 +18,6 @@ PLUGIN = "rabbitmq_shovel"
 QUEUE = "bench.shovel"
 BODY_BYTES = 100
 MESSAGES = 100_000
-POLL_S = 0.01
 
 
 def shovel_on_confirm(source: Server, scale: Scale) -> Outcome:
@@ -28,7 +26,7 @@ def shovel_on_confirm(source: Server, scale: Scale) -> Outcome:
     The CPU seconds are those of both brokers, without the time that filling takes.
     """
     count = MESSAGES // scale.divisor
-    destination = type(source)()
+    destination = another(source)
     with destination:
         destination.start()
         destination.enable_plugin(PLUGIN)
@@ -38,9 +36,9 @@ def shovel_on_confirm(source: Server, scale: Scale) -> Outcome:
         other = Meter(destination)
         with Meter(source) as meter, other:
             _set_shovel(source, destination)
-            began_at = _wait_for(target, 1)
+            began_at = wait_for_length(target, QUEUE, 1)
             arrived_before = target.declare_queue(QUEUE, durable=True, passive=True)
-            ended_at = _wait_for(target, count)
+            ended_at = wait_for_length(target, QUEUE, count)
         target.close()
     moved = count - arrived_before
     cpu_s = meter.server_cpu_s + other.server_cpu_s
@@ -55,34 +53,19 @@ def _fill(server: Server, count: int) -> None:
     publisher.declare_queue(QUEUE, durable=True)
     for chunk in chunks(messages, [1] * count, chunk_bytes=CHUNK_BYTES):
         publisher.socket.sendall(chunk.data)
-    _wait_for(publisher, count)
+    wait_for_length(publisher, QUEUE, count)
     publisher.close()
 
 
 def _set_shovel(source: Server, destination: Server) -> None:
     value = {
-        "src-uri": f"amqp://guest:guest@127.0.0.1:{source.port}",
+        "src-uri": uri(source),
         "src-queue": QUEUE,
-        "dest-uri": f"amqp://guest:guest@127.0.0.1:{destination.port}",
+        "dest-uri": uri(destination),
         "dest-queue": QUEUE,
         "ack-mode": "on-confirm",
     }
     destination.ctl("set_parameter", "shovel", "bench", json.dumps(value))
-
-
-def _wait_for(connection: Connection, count: int) -> float:
-    """Wait until the queue has so many messages, and return the time. Raises: BenchError if no more come."""
-    seen, seen_at = -1, time.perf_counter()
-    while True:
-        length = connection.declare_queue(QUEUE, durable=True, passive=True)
-        now = time.perf_counter()
-        if length >= count:
-            return now
-        if length != seen:
-            seen, seen_at = length, now
-        elif now > seen_at + STALL_S:
-            raise BenchError(f"{count} messages were expected, and {length} came")
-        time.sleep(POLL_S)
 
 
 SHOVEL_WORKLOADS: Sequence[Workload] = (
