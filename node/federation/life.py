@@ -286,7 +286,6 @@ class LinkLife:
             self._left()
         else:
             if session.is_running and self.status.status == "starting" and not self._is_leaving:
-                self._backoff.succeeded()
                 assert self._local is not None
                 self._report("running", local_connection=self._local.name)
                 self._log(f"connected to {self._shown_upstream()}")
@@ -316,6 +315,8 @@ class LinkLife:
 
     def _failed(self, reason: Failure) -> None:
         was_running = self.status.status == "running"
+        if was_running and self.session is not None and not self.session.has_moved_nothing:
+            self._backoff.succeeded()
         self._let_go()
         if self._is_leaving:
             self._left()

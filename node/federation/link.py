@@ -179,6 +179,14 @@ class LinkSession(ABC):
         self._flush_acks()
 
     @property
+    def has_moved_nothing(self) -> bool:
+        """True if messages were published here, and the broker has answered none of them.
+
+        So ends each attempt while a message waits for which the broker here closes the channel.
+        """
+        return self._unsettled.has_none_settled
+
+    @property
     def due_at(self) -> float:
         """The time at which `due` is to be called; the distant future if there is nothing to do."""
         return self.paused_until if self.paused_until else NEVER

@@ -20,6 +20,10 @@ from node.amqp_client.contents import (
 from node.definitions.tables import table_from_json
 from node.shovels.definition import ShovelDefinition
 
+HOPS_MAX: Final = 100
+"""The most hops that a message tells, the last ones: in a loop of shovels its header would grow until no frame takes
+it."""
+
 FORWARDED: Final = "x-shovelled"
 TIMESTAMP: Final = "x-shovelled-timestamp"
 
@@ -75,7 +79,7 @@ class Rewriter:
         if self._definition.adds_forward_headers:
             hops = present.get(FORWARDED)
             former = hops.value if hops is not None and isinstance(hops.value, list) else []
-            found[FORWARDED] = array([self._hop, *former])
+            found[FORWARDED] = array([self._hop, *former[: HOPS_MAX - 1]])
         if self._definition.adds_timestamp:
             found[TIMESTAMP] = long(self._second)
         return found

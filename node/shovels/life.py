@@ -218,7 +218,6 @@ class ShovelLife:
         elif session.is_complete:
             self._complete()
         elif session.is_running and self.status.state == "starting":
-            self._backoff.succeeded()
             self._error = ""
             self._report("running")
 
@@ -251,6 +250,8 @@ class ShovelLife:
 
     def _failed(self, reason: Failure) -> None:
         was_running = self.status.state == "running"
+        if was_running and self._session is not None and not self._session.has_moved_nothing:
+            self._backoff.succeeded()
         self._let_go()
         if self._is_stopping:
             self._end()

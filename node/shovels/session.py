@@ -130,6 +130,14 @@ class Session:
         return self.is_running and self._to_forward == 0 and not self._open
 
     @property
+    def has_moved_nothing(self) -> bool:
+        """True if messages were forwarded, and the destination has answered none of them.
+
+        So ends each attempt while a message waits for which the destination closes the channel.
+        """
+        return 0 < self._open.published == len(self._open)
+
+    @property
     def is_drained(self) -> bool:
         """True if nothing waits for the destination any more, after `drain`."""
         return self.is_draining and not self._open

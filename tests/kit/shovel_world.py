@@ -33,7 +33,9 @@ class WorldLink:
         self.is_writable = True
         self.is_paused = False
         self.is_over = False
-        self.world = host.worlds.get(uri.host or "")
+        self.fault = host.faults.get(uri.host or "", "econnrefused")
+        is_cut = (uri.host or "") in host.faults
+        self.world = None if is_cut else host.worlds.get(uri.host or "")
         self.peer: Client | None = None
         self._on_events = on_events
         self._on_writable = on_writable
@@ -42,7 +44,7 @@ class WorldLink:
     def start(self) -> None:
         """Connect."""
         if self.world is None:
-            self.core.lost("econnrefused")
+            self.core.lost(self.fault)
         else:
             self.peer = self.world.connect()
 
@@ -99,6 +101,8 @@ class ShovelScene:
 
     def __init__(self) -> None:
         self.worlds = {"a": World(), "b": World()}
+        self.faults: dict[str, str] = {}
+        """Hosts to which nobody can connect, with the reason; that of an unknown host is `econnrefused`."""
         self.links: list[WorldLink] = []
         self.lines: list[tuple[str, str]] = []
         self.completions: list[ShovelDefinition] = []

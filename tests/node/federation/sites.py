@@ -7,6 +7,7 @@ A link's URI is `amqp://NAME`. A site that is cut off refuses connections and ha
 """
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -16,7 +17,7 @@ from node.amqp.methods import BasicConsume, ExchangeDeclare, QueueBind, QueueDec
 from node.amqp_client.connection import ClientConnection
 from node.amqp_client.events import Event
 from node.amqp_client.phase import Phase
-from node.amqp_client.settings import ClientSettings, client_properties
+from node.amqp_client.settings import ClientSettings, client_properties, settings_of
 from node.amqp_client.uri import AmqpUri
 from node.catalogue.commands import EnablePlugin, SetGlobalParameter, SetParameter, SetPolicy
 from node.catalogue.events import Event as Change
@@ -43,11 +44,16 @@ class Link:
     """A connection of a link: a `node.federation.life.Client` over the bytes of a world's client."""
 
     def __init__(
-        self, sites: "Sites", site: "Site | None", vhost: str, on_events: OnEvents, name: str
+        self,
+        sites: "Sites",
+        site: "Site | None",
+        vhost: str,
+        on_events: OnEvents,
+        name: str,
+        settings: ClientSettings | None = None,
     ) -> None:
-        self.core = ClientConnection(
-            ClientSettings(vhost=vhost, heartbeat_s=0, properties=client_properties(name))
-        )
+        settings = settings or ClientSettings(vhost=vhost, properties=client_properties(name))
+        self.core = ClientConnection(replace(settings, heartbeat_s=0))
         self.name = name
         self.is_reading = True
         self._sites = sites
@@ -102,7 +108,7 @@ class Link:
         if self._peer is None:
             if self.site is None or self.site.is_cut:
                 self.core.phase = Phase.CONNECTING
-                self.core.lost("econnrefused" if self.site is not None else "nxdomain")
+                self.core.lost(self.site.fault if self.site is not None else "nxdomain")
             else:
                 self._peer = self.site.world.connect()
         has_moved = self._peer is not None and self._carry()
@@ -182,6 +188,10 @@ class Site:
         self.sites = sites
         self.name = name
         self.is_cut = False
+        self.fault = "econnrefused"
+        """The reason for which nobody can connect while it is cut off."""
+        self.wall_shift_s = 0.0
+        """What its clock is ahead of the others'."""
         self.lines: list[str] = []
         self.changes: list[Change] = []
         settings = BrokerSettings(server_properties=properties(name))
@@ -260,7 +270,7 @@ class Site:
 
     @property
     def wall_s(self) -> float:
-        return 1_700_000_000.0 + self.sites.now
+        return 1_700_000_000.0 + self.sites.now + self.wall_shift_s
 
     @property
     def cluster(self) -> str:
@@ -273,7 +283,8 @@ class Site:
         return Link(self.sites, self, vhost, on_events, "<local>")
 
     def dial(self, uri: AmqpUri, name: str, on_events: OnEvents) -> Link:
-        return Link(self.sites, self.sites.by_name.get(uri.host or ""), uri.vhost, on_events, "")
+        site, settings = self.sites.by_name.get(uri.host or ""), settings_of(uri, client_properties(""))
+        return Link(self.sites, site, uri.vhost, on_events, "", settings)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
         return self.sites.after(seconds, callback)
