@@ -77,6 +77,8 @@ class ShovelLife:
         """The number of the attempt: events of the connections of former ones are not listened to."""
         self._error = ""
         self._timer: Callable[[], None] | None = None
+        self._to_move: int | None = None
+        """The messages that attempts have left to be moved; None: there is no limit, or the next attempt sets it."""
         self._is_stopping = self._is_complete = False
         self._closing: set[Side] = set()
         self._backoff = self._new_backoff()
@@ -107,6 +109,7 @@ class ShovelLife:
         """Connect anew at once."""
         if not self._is_stopping:
             self._let_go()
+            self._to_move = None
             self._backoff = self._new_backoff()
             self._is_complete = False
             self._connect("source")
@@ -190,6 +193,7 @@ class ShovelLife:
             self.counters,
             later=self._later,
             wall_s=lambda: host.wall_s,
+            left=self._to_move,
         )
         self._session.begin()
         self._session.take("destination", taken)
@@ -283,6 +287,8 @@ class ShovelLife:
         self._attempt += 1
         self._closing.clear()
         if self._session is not None:
+            if self._session.left is not None:
+                self._to_move = self._session.left
             self._session.stop()
             self._session = None
         links = list(self._links.values())

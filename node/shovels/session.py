@@ -80,6 +80,7 @@ class Session:
     """One pair of connections.
 
     later: calls back in so many seconds; returns a function that cancels it.   wall_s: seconds since 1970.
+    left: the messages that a former attempt has left to be moved; None: there is no limit, or this one sets it.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Session:
         *,
         later: Callable[[float, Callable[[], None]], Callable[[], None]],
         wall_s: Callable[[], float],
+        left: int | None = None,
     ) -> None:
         self._definition = definition
         self._links: dict[Side, Link] = {"source": source, "destination": destination}
@@ -101,7 +103,7 @@ class Session:
         self._counters = counters
         self._later = later
         self._wall_s = wall_s
-        self._script = set_up(definition)
+        self._script = set_up(definition, left)
         self._asked: Request | None = None
         self._prepared: Prepared | None = None
         self._pending: deque[events.Delivered] = deque()
@@ -128,6 +130,11 @@ class Session:
     def is_complete(self) -> bool:
         """True if it was to forward so many messages, and has: they are all settled."""
         return self.is_running and self._to_forward == 0 and not self._open
+
+    @property
+    def left(self) -> int | None:
+        """The messages that are still to be moved, with those under way; None: there is no limit, or none yet."""
+        return None if self._to_forward is None else self._to_forward + len(self._open)
 
     @property
     def has_moved_nothing(self) -> bool:

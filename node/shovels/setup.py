@@ -54,8 +54,12 @@ Script = Generator[Request, Method | ChannelClosed, Prepared]
 _Step = Generator[Request, Method | ChannelClosed, Method]
 
 
-def set_up(definition: ShovelDefinition) -> Script:
-    """Make all that a shovel needs, and begin to consume.   Raises: SetupFailed."""
+def set_up(definition: ShovelDefinition, left: int | None = None) -> Script:
+    """Make all that a shovel needs, and begin to consume.
+
+    left: the messages that a former attempt has left to be moved; None: this one begins to count.
+    Raises: SetupFailed.
+    """
     source, destination = definition.source, definition.destination
     yield from _call("source", CHANNEL, m.ChannelOpen())
     yield from _call("destination", CHANNEL, m.ChannelOpen())
@@ -70,7 +74,9 @@ def set_up(definition: ShovelDefinition) -> Script:
         queue = yield from _bind(source)
     if definition.ack_mode is not AckMode.NO_ACK:
         yield from _call("source", CHANNEL, m.BasicQos(prefetch_count=definition.prefetch))
-    remaining = yield from _remaining(definition, queue)
+    remaining = left
+    if remaining is None:
+        remaining = yield from _remaining(definition, queue)
     if remaining == 0:
         return Prepared(queue, "", 0)
     consume = m.BasicConsume(
