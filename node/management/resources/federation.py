@@ -5,10 +5,9 @@ Lists are empty while the plug-in is not enabled, as monitors ask for them; a re
 Source: RabbitMQ 3.10.8, `rabbit_federation_mgmt`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from node.federation.link import LOCAL
 from node.io.control import ControlError
 from node.management import values
 from node.management.call import Call
@@ -20,6 +19,9 @@ from node.statistics.query import IDS_MAX, Query
 
 MANAGEMENT_PLUGIN: Final = "rabbitmq_federation_management"
 PLUGIN: Final = "rabbitmq_federation"
+
+LOCAL_CHANNEL: Final = 1
+"""The number of a link's channel here. The plug-in has it too, whose code is imported only while it is enabled."""
 
 Row = dict[str, Any]
 
@@ -46,11 +48,13 @@ async def _add_local_channels(call: Call, rows: list[Row]) -> None:
 
     The nodes are asked for those channels alone, and for no more than one question may name.
     """
-    names = dict.fromkeys(f"{row['local_connection']} ({LOCAL})" for row in rows if "local_connection" in row)
+    names = dict.fromkeys(
+        f"{row['local_connection']} ({LOCAL_CHANNEL})" for row in rows if "local_connection" in row
+    )
     if not names or values.is_without_statistics(call):
         return
     nodes = {row["node"] for row in rows}
-    channels = await call.site.rows("channels", Query(ids=tuple(names)[:IDS_MAX]), nodes)
+    channels: Sequence[Row] = await call.site.rows("channels", Query(ids=tuple(names)[:IDS_MAX]), nodes)
     by_connection = {(each["node"], each["connection_details"]["name"]): each for each in channels}
     for row in rows:
         channel = by_connection.get((row["node"], row.get("local_connection")))

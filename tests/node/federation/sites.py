@@ -191,7 +191,7 @@ class Site:
         self.fault = "econnrefused"
         """The reason for which nobody can connect while it is cut off."""
         self.wall_shift_s = 0.0
-        """What its clock is ahead of the others'."""
+        """The seconds by which its clock is ahead of the others."""
         self.lines: list[str] = []
         self.changes: list[Change] = []
         settings = BrokerSettings(server_properties=properties(name))

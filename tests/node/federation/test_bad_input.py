@@ -1,4 +1,4 @@
-"""What can be wrong with an upstream and its messages: the state says it, waits are bounded, and nothing is lost.
+"""Faults of an upstream and its messages: the state says what is wrong, waits are bounded, and nothing is lost.
 
 `tests/conformance/federation/test_faults.py` asks RabbitMQ the same.
 """
@@ -47,7 +47,7 @@ def bodies(site: Site) -> list[bytes]:
     ["tls_alert: self-signed certificate", "tls_alert: certificate has expired", "etimedout", "enoent"],
 )
 def test_a_certificate_that_does_not_fit_is_told(reason: str) -> None:
-    """So is any other reason for which there is no connection; the link comes back once it can."""
+    """The state has the reason for which there is no connection, and the link comes back once it can."""
     sites, up, down = pair()
     up.is_cut, up.fault = True, reason
     sites.settle()
@@ -165,7 +165,7 @@ def test_a_clock_that_is_set_changes_nothing_but_what_is_shown() -> None:
 
 
 def test_passwords_are_in_no_state_log_or_row() -> None:
-    """Whatever fails: `without_credentials` is what is shown."""
+    """A link whose login fails shows its URI without user and password."""
     sites, _, down = pair("amqp://guest:secret@up")
     sites.settle()
     (life,) = down.links

@@ -1,4 +1,4 @@
-"""What can be wrong with a shovel's ends and messages: the state says it, waits are bounded, and nothing is lost."""
+"""Faults of a shovel's ends and messages: the state says what is wrong, waits are bounded, and nothing is lost."""
 
 import pytest
 
@@ -109,7 +109,7 @@ def test_arguments_that_no_queue_can_have_are_told() -> None:
 
 
 def test_a_message_that_is_too_large_for_the_destination() -> None:
-    """It stays at the source, with growing waits; what is before it comes over, and nothing is lost."""
+    """The message stays at the source, with growing waits, and those after it come over once it is gone."""
     scene = ShovelScene()
     scene.worlds["b"] = World(BrokerSettings(message_max_bytes=10))
     scene.fill(b"x" * 11)

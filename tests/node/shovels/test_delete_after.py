@@ -32,7 +32,7 @@ def test_the_count_goes_on_after_a_lost_connection(side: int, mode: str) -> None
 
 
 def test_the_length_is_that_of_the_first_attempt() -> None:
-    """What comes to the queue after it stays there."""
+    """Messages that come to the queue after it stay there."""
     scene = ShovelScene()
     scene.fill(*BODIES[:3])
     scene.fill(queue="r", world="b")

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from node.catalogue.commands import EnablePlugin, PutVhost
+from node.federation.link import LOCAL
+from node.management.resources.federation import LOCAL_CHANNEL
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
 from tests.kit.fake_site import NODE, Caller, FakeSite
@@ -122,6 +124,7 @@ def test_a_link_that_runs_has_the_channel_over_which_it_publishes_here() -> None
     assert "local_channel" not in down
     assert "local_channel" not in gone
     assert [query.ids for query in asked] == [("<7> (1)", "<8> (1)")]
+    assert LOCAL_CHANNEL == LOCAL
     rows = caller.ask("GET", "/api/federation-links?disable_stats=true").value
     assert not [row for row in rows if "local_channel" in row]
     caller.ask("GET", "/api/federation-links/state/down")
