@@ -10,6 +10,7 @@ from node.config.config import Config
 from node.io.loop_lag import Longest, LoopLag
 from node.io.resources import rss_bytes
 from node.queue.counters import DiskCounters
+from node.telemetry.links import link_columns
 from node.telemetry.plugins import PluginColumns
 from node.telemetry.process import (
     GcPauses,
@@ -84,7 +85,7 @@ class NodeRows:
             "maintenance": self._surroundings.is_draining,
             "version": VERSION,
             "segments_dropped_total": segments_dropped,
-            "plugins": self._plugins.fields(),
+            "plugins": {**(self._plugins.fields() or {}), **link_columns(node.services)} or None,
         }
 
 
