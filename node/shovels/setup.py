@@ -74,9 +74,10 @@ def set_up(definition: ShovelDefinition, left: int | None = None) -> Script:
         queue = yield from _bind(source)
     if definition.ack_mode is not AckMode.NO_ACK:
         yield from _call("source", CHANNEL, m.BasicQos(prefetch_count=definition.prefetch))
-    remaining = left
-    if remaining is None:
-        remaining = yield from _remaining(definition, queue)
+    remaining = yield from _remaining(definition, queue)
+    if remaining is not None and left is not None:
+        # Others may have taken messages of the queue meanwhile: it would wait for as many new ones.
+        remaining = min(remaining, left)
     if remaining == 0:
         return Prepared(queue, "", 0)
     consume = m.BasicConsume(

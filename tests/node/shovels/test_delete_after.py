@@ -89,3 +89,14 @@ def test_a_restart_counts_from_the_beginning() -> None:
     scene.settle()
     assert scene.completions == [life.definition]
     assert scene.waiting("r", "b") == BODIES[:5]
+
+
+def test_messages_that_others_took_meanwhile_are_not_waited_for() -> None:
+    """The length counts again, and the shorter one holds."""
+    scene = ShovelScene()
+    scene.fill(*BODIES[:3])
+    life = scene.shovel(src_delete_after="queue-length", dest_exchange="later")
+    assert scene.waiting("q", "a") == BODIES[:3]
+    scene.worlds["b"].client().ask(1, ExchangeDeclare(exchange="later", type="fanout"))
+    scene.advance(5)
+    assert scene.completions == [life.definition]
