@@ -24,6 +24,7 @@ from node.management.prometheus import Scrape, Telemetry, Wanted
 from node.management.resources.metrics import routes
 from tests.kit.dashboard import queries
 from tests.kit.fake_site import Caller
+from tests.kit.idle_services import idle_services
 from tests.kit.managed_fluffle import ManagedFluffle
 from tests.kit.monitor_site import SUMS, busy_site
 from tests.kit.network import HOST
@@ -89,6 +90,7 @@ def test_alerts_ask_for_what_scrapes_have() -> None:
     document = _document("prometheus/alerts.yml")
     rules = [rule for group in document["groups"] for rule in group["rules"]]
     site = busy_site()
+    site.node.services = idle_services(site.broker)
     [_, queues] = _document("prometheus/prometheus.yml")["scrape_configs"]
     there = set()
     for wanted in (
