@@ -54,7 +54,8 @@ from node.client.publishing import Route
 from node.client.rights import Rights
 from node.client.sasl import Credentials
 from node.client.session_authentication import Outcome, SessionAuthentication
-from node.client.session_input import Asked, AskedConnection
+from node.client.session_input import Asked
+from node.client.session_output import ToldConnection
 from node.client.session_timers import SessionTimers
 from node.client.session_topology import check_publish, submit_as_node
 from node.extension.auth_backend import Challenge
@@ -68,7 +69,7 @@ _CHANNELS: Final = 2
 OnDone = Callable[[Refusal | None], None]
 
 
-class SessionConnection(AskedConnection):
+class SessionConnection(ToldConnection):
     """A connection whose client speaks the protocol of a plug-in's listener.
 
     plugin: the plug-in's name.
@@ -93,8 +94,6 @@ class SessionConnection(AskedConnection):
         self._is_held = False
         self._backlog = Backlog()
         self._plugin_share = Share(broker.turns, self._backlog, self._read_backlog)
-        self._frames: list[bytes] = []  # of the broker, for the plug-in
-        self._frames_bytes = 0
         self._deliveries = DeliveryReader(listener.varying_header)
         self._last_words: Refusal | None = None
         self._topology: deque[tuple[Method, OnDone]] = deque()
@@ -157,7 +156,7 @@ class SessionConnection(AskedConnection):
         """Give the plug-in bytes for as long as its share of the turn lasts; what is left waits for another turn."""
         share, clock = self._plugin_share, self.broker.turns.clock
         share.begin()
-        self._is_reading = True
+        self._is_gathering = True
         for at in range(0, len(data), PIECE_BYTES):
             if self._is_held:
                 self._backlog.keep(data[at:])
@@ -168,7 +167,7 @@ class SessionConnection(AskedConnection):
                 break
             if self._client is not None:
                 self.tell("read", self._client.received, data[at : at + PIECE_BYTES])
-        self._is_reading = False
+        self._is_gathering = False
         share.end()
         self._pass_on()
 
@@ -191,38 +190,21 @@ class SessionConnection(AskedConnection):
     def is_reading(self) -> bool:
         return not (self._is_held or self._backlog.paused) and super().is_reading
 
+    @property
     @override
-    def take_output(self) -> list[bytes]:
-        """Tell the plug-in what the broker has said, and return the bytes for the client.
+    def _awaits_confirms(self) -> bool:
+        return bool(self._unconfirmed or self._settling)
 
-        The plug-in is told here, at the end of the turn, and not while the broker is at work: it may close the
-        connection, and a delivery has to be noted as one by then.
-        """
-        self._flush_confirms()
+    @override
+    def _tell_all(self) -> None:
+        confirms, self._confirms_said = self._confirms_said, []
+        for method in confirms:
+            self._confirmed(method)
         self._listen()
         if self._settling:
             self._check_settling()
         if self._client is not None:
             self.tell("flush", self._client.flush)
-        self._pass_on()
-        return super().take_output()
-
-    def write(self, data: bytes) -> None:
-        """Send bytes to the client."""
-        if self.state is not ConnectionState.CLOSED:
-            super().send_parts([data], len(data))
-
-    @override
-    def send_parts(self, parts: list[bytes], size: int) -> None:
-        """Take frames of the broker, which are for the plug-in."""
-        if not self._frames:
-            self.broker.has_output(self)
-        self._frames += parts
-        self._frames_bytes += size
-
-    @override
-    def room_bytes(self) -> int:
-        return super().room_bytes() - self._frames_bytes
 
     def _listen(self) -> None:
         if not self._frames:
@@ -562,6 +544,7 @@ class SessionConnection(AskedConnection):
         self.broker.client_names.forget(self)
         super().lost(now)
         self._frames.clear()
+        self._confirms_said.clear()
         self._plugin_share.close()
         self._backlog.clear()
         if self._client is not None:

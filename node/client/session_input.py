@@ -89,13 +89,13 @@ class AskedConnection(Connection):
     ) -> None:
         super().__init__(broker, peer, now=now, on_change=on_change)
         self._asked: list[Asked] = []
-        self._is_reading = False
-        """The plug-in is given bytes: what it asks for is one batch."""
+        self._is_gathering = False
+        """The plug-in is given bytes, or told what the broker has said: what it asks for is one batch."""
 
     def ask_broker(self, request: Asked) -> None:
-        """Have the broker take a request: with all others of this read, or at the end of the turn."""
+        """Have the broker take a request: with all others of this read or flush, or at the end of the turn."""
         self._asked.append(request)
-        if not self._is_reading:
+        if not self._is_gathering:
             self.broker.has_output(self)
 
     def _pass_on(self) -> None:
