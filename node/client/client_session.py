@@ -27,7 +27,7 @@ from node.catalogue.commands import Bind, Command, DeclareExchange, DeclareQueue
 from node.client.endpoint import ClientEndpoint
 from node.client.host import ClientHost
 from node.client.publish_frames import PublishFrames
-from node.client.session_input import AckRuns, Asked
+from node.client.session_input import AckRuns, Asked, PublishRun
 from node.client.session_topology import bindings_of, find_queue
 from node.extension.auth_backend import Challenge
 from node.extension.protocol import Authenticated, Delivery, Peer, QueueBinding, QueueFacts, Refusal
@@ -78,6 +78,8 @@ class Speaker(Protocol):
     def message_max_bytes(self) -> int: ...
     @property
     def declared_queue(self) -> str: ...
+    @property
+    def last_asked(self) -> Asked | None: ...
 
     def random_bytes(self, size: int) -> bytes: ...
     def write(self, data: bytes) -> None: ...
@@ -98,7 +100,9 @@ class Speaker(Protocol):
     def ask_log(self, command: Command[Any], on_done: OnDone) -> None: ...
     def check_publish(self, exchange: str, routing_key: str, on_done: OnDone) -> None: ...
     def allow(self, exchange: str) -> None: ...
-    def publish(self, frames: Asked, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None: ...
+    def publish(
+        self, request: Asked | None, count: int, on_confirms: Sequence[Callable[[bool], None]]
+    ) -> None: ...
     def get(self, frames: bytes, on_message: Callable[[Delivery | None], None]) -> None: ...
     def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
     def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None: ...
@@ -352,8 +356,18 @@ class ClientSession:
         """Publish a message. The broker takes messages with the same exchange and key as one run."""
         if as_node:
             self._speaker.allow(exchange)
-        frames = self._publish_frames.frames(exchange, routing_key, properties, body)
-        self._speaker.publish(frames, 1, () if on_confirm is None else (on_confirm,))
+        on_confirms = () if on_confirm is None else (on_confirm,)
+        frames, last = self._publish_frames, self._speaker.last_asked
+        request: Asked | None
+        if isinstance(last, bytes) or len(body) > self._speaker.message_max_bytes:
+            request = frames.frames(exchange, routing_key, properties, body)
+        elif not isinstance(last, PublishRun):
+            request = frames.run_of_one(exchange, routing_key, properties, body)
+        elif frames.adds_to(last, exchange, routing_key, properties, body):
+            request = None
+        else:  # messages to several addresses cost least as frames, which are read as one series
+            request = frames.frames(exchange, routing_key, properties, body)
+        self._speaker.publish(request, 1, on_confirms)
 
     def publish_run(
         self,

@@ -1,6 +1,6 @@
 """The frames of publishes: those of messages with the same address, properties and size differ in the body only.
 
-`frames` and `run` are hot: called for each message, or run of them, of a plug-in's protocol.
+`frames`, `run_of_one`, `adds_to` and `run` are hot: called for each message, or run of them, of a plug-in's protocol.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from node.amqp.constants import FRAME_END
 from node.amqp.field_table import longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import BasicPublish
-from node.amqp.properties import TRANSIENT, Properties, read_traits
+from node.amqp.properties import TRANSIENT, Properties, Traits, read_traits
 from node.amqp.reader import MIXED_SIZES
 from node.client.session_input import PublishRun
 from node.queue.content import encode_content
@@ -39,6 +39,9 @@ class PublishFrames:
         self._properties: Properties | None = None
         self._size = 0
         self._begin = b""  # all up to the body
+        self._content_of: Properties | None = None
+        self._content_size = 0
+        self._content_begin = b""  # the same without the method
         self._traits_of: Properties | None = None
         self._traits = TRANSIENT
 
@@ -60,6 +63,31 @@ class PublishFrames:
         self._method = method_frame(self._channel, BasicPublish(0, exchange, routing_key))
         self._properties = None
 
+    def run_of_one(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> PublishRun:
+        """Return the publish of one message."""
+        if (exchange, routing_key) != self._address:
+            self._turn_to(exchange, routing_key)
+        content = self._content(properties, body)
+        return PublishRun(
+            self._channel, self._method, self._traits_for(properties, content), [content], len(body)
+        )
+
+    def adds_to(
+        self, run: PublishRun, exchange: str, routing_key: str, properties: Properties, body: bytes
+    ) -> bool:
+        """Add a message to a run that has its address and properties. Returns: whether the run has them.
+
+        Nothing is added where a header varies: the traits of a run may depend on it.
+        """
+        is_alike = (exchange, routing_key) == self._address and run.method_frame is self._method
+        has_traits = properties is self._traits_of and run.traits is self._traits and not self._varying
+        if not is_alike or not has_traits:
+            return False
+        run.contents.append(self._content(properties, body))
+        if run.size != len(body):
+            run.size = MIXED_SIZES
+        return True
+
     def run(
         self,
         exchange: str,
@@ -79,14 +107,30 @@ class PublishFrames:
             contents = self._varying_contents(properties, bodies, values)
         else:
             contents = self._contents(properties, bodies)
-        if properties is not self._traits_of:
-            head_end = _PAYLOAD_AT + int.from_bytes(contents[0][_SIZE_AT])
-            self._traits_of, self._traits = properties, read_traits(contents[0], _FLAGS_AT, head_end)
+        traits = self._traits_for(properties, contents[0])
         sizes = set(map(len, bodies))
         size = sizes.pop() if len(sizes) == 1 else MIXED_SIZES
-        return PublishRun(self._channel, self._method, self._traits, contents, size)
+        return PublishRun(self._channel, self._method, traits, contents, size)
+
+    def _traits_for(self, properties: Properties, content: bytes) -> Traits:
+        if properties is not self._traits_of:
+            head_end = _PAYLOAD_AT + int.from_bytes(content[_SIZE_AT])
+            self._traits_of, self._traits = properties, read_traits(content, _FLAGS_AT, head_end)
+        return self._traits
+
+    def _content(self, properties: Properties, body: bytes) -> bytes:
+        size = len(body)
+        if size and properties is self._content_of and size == self._content_size:
+            return b"".join((self._content_begin, body, _END))
+        content = encode_content(properties, body, self._channel, _NO_FRAME_LIMIT)
+        if size:
+            self._content_of, self._content_size = properties, size
+            self._content_begin = content[: -size - 1]
+        return content
 
     def _contents(self, properties: Properties, bodies: Sequence[bytes]) -> list[bytes]:
+        if len(bodies) == 1:
+            return [self._content(properties, bodies[0])]
         size, begin = -1, b""
         contents: list[bytes] = []
         for body in bodies:

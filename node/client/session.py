@@ -379,13 +379,19 @@ class SessionConnection(ToldConnection):
         self._got.append(on_message)
         self.ask_broker(frames)
 
-    def publish(self, frames: Asked, count: int, on_confirms: Sequence[Callable[[bool], None]]) -> None:
-        """Publish so many messages.   on_confirms: one for each, or none."""
+    def publish(
+        self, request: Asked | None, count: int, on_confirms: Sequence[Callable[[bool], None]]
+    ) -> None:
+        """Publish so many messages.   request: None if they are part of the last one.
+
+        on_confirms: one for each, or none.
+        """
         first = self._published + 1
         self._published += count
         if on_confirms:
             self._unconfirmed.update(zip(range(first, first + count), on_confirms, strict=True))
-        self.ask_broker(frames)
+        if request is not None:
+            self.ask_broker(request)
 
     def _confirmed(self, method: BasicAck | BasicNack) -> None:
         is_safe = isinstance(method, BasicAck)

@@ -92,6 +92,11 @@ class AskedConnection(Connection):
         self._is_gathering = False
         """The plug-in is given bytes, or told what the broker has said: what it asks for is one batch."""
 
+    @property
+    def last_asked(self) -> Asked | None:
+        """The last request that the broker has not taken; None: it has taken all."""
+        return self._asked[-1] if self._asked else None
+
     def ask_broker(self, request: Asked) -> None:
         """Have the broker take a request: with all others of this read or flush, or at the end of the turn."""
         self._asked.append(request)

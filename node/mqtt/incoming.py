@@ -63,6 +63,9 @@ class Incoming:
         self._exchange = settings.exchange
         self._version = version
         self._client = client_id if version is Version.MQTT_5 else None
+        self._plain: dict[int, Properties] = {}
+        """The properties of messages without any of MQTT 5.0, by QoS: one object for all, so that the node makes their
+        content header once."""
         self._state = state
         self._fail = fail
         self._ensure = ensure
@@ -116,9 +119,13 @@ class Incoming:
     def _properties(self, publishes: Publishes) -> Properties:
         given, qos = publishes.properties, publishes.qos
         is_plain = given is NO_PUBLISH or given == NO_PUBLISH
-        if is_plain and self._client is None and not publishes.retain and not publishes.dup:
+        is_plain = is_plain and not publishes.retain and not publishes.dup
+        if is_plain and self._client is None:
             return plain_properties(qos)
-        return amqp_properties(
+        found = self._plain.get(qos) if is_plain else None
+        if found is not None:
+            return found
+        found = amqp_properties(
             given,
             qos=qos,
             wall_ms=self._node.wall_ms,
@@ -126,6 +133,9 @@ class Incoming:
             retain=publishes.retain,
             client=self._client,
         )
+        if is_plain:
+            self._plain[qos] = found
+        return found
 
     # --- QoS 1 ---
 

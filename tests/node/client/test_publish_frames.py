@@ -1,6 +1,7 @@
 """The frames of publishes are those of `basic.publish` and its content, whatever was published before."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +103,36 @@ def test_runs_are_what_the_broker_would_read(properties: Properties, bodies: lis
             PublishFrames(CHANNEL).frames("e", key, properties, b) for b in bodies
         )
         check_as_read(run)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["", "k"]),
+            st.sampled_from(PROPERTIES),
+            st.sampled_from([b"", b"a", b"b", b"cc"]),
+        ),
+        min_size=1,
+    )
+)
+def test_messages_that_are_added_to_a_run_are_like_those_before(
+    messages: list[tuple[str, Properties, bytes]],
+) -> None:
+    made, runs, expected = PublishFrames(CHANNEL), list[PublishRun](), b""
+    for key, properties, body in messages:
+        is_alike = runs and made.adds_to(runs[-1], "e", key, properties, body)
+        if not is_alike:
+            runs.append(made.run_of_one("e", key, properties, body))
+        expected += PublishFrames(CHANNEL).frames("e", key, properties, body)
+    assert b"".join(run.frames() for run in runs) == expected
+    for run in runs:
+        check_as_read(run)
+    changes = sum(one[:1] != other[:1] or one[1] is not other[1] for one, other in pairwise(messages))
+    assert len(runs) == 1 + changes
+
+
+def test_nothing_is_added_to_a_run_with_a_header_that_varies() -> None:
+    made, plain = PublishFrames(CHANNEL, "id"), Properties()
+    run = made.run("e", "k", plain, [b"a"], [b"1"])
+    assert not made.adds_to(run, "e", "k", plain, b"b")
+    assert len(run.contents) == 1

@@ -119,3 +119,33 @@ def test_a_run_without_rights_ends_the_connection() -> None:
     carry_out(world, connection)
     assert [each.code for each in client.refusals] == [404]
     assert connection.is_finished
+
+
+@given(st.lists(st.sampled_from("qr"), min_size=1, max_size=8), st.booleans())
+def test_messages_of_one_read_come_to_each_queue_in_their_order(queues: list[str], is_held: bool) -> None:
+    """Those of one address in a row are a run; with others among them they are frames."""
+    world = World()
+    amqp = world.client()
+    for queue in "qr":
+        amqp.ask(1, QueueDeclare(queue=queue))
+    connection, client = opened(world)
+    confirmed, plain = list[int](), Properties()
+    connection._reader.paused = is_held
+
+    def publish(data: bytes) -> None:
+        for number, queue in enumerate(queues):
+            on_confirm = lambda is_safe, number=number: confirmed.append(number)  # noqa: E731
+            client.session.publish("", queue, plain, b"%d" % number, on_confirm)
+
+    client.received = publish  # type: ignore[method-assign]
+    connection.receive_data(b"x", world.now)
+    if is_held:
+        connection._reader.paused = False
+        connection._work_on()
+    carry_out(world, connection)
+    assert confirmed == list(range(len(queues)))
+    for queue in "qr":
+        amqp.send(1, BasicConsume(queue=queue, no_ack=True))
+        world.settle()
+        found = [int(each.body) for each in amqp.received() if each.body]
+        assert found == [number for number, each in enumerate(queues) if each == queue]

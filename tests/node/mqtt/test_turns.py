@@ -3,12 +3,13 @@
 import pytest
 
 from node.mqtt.connection import PACKET_COST, TURN_COST
-from node.mqtt.constants import PacketType
+from node.mqtt.constants import PacketType, Version
 from node.mqtt.encoder import encode
-from node.mqtt.packets import PINGREQ, Disconnect, Pingresp, Publishes
+from node.mqtt.packets import PINGREQ, Disconnect, Pingresp, Publishes, Subscription
+from node.mqtt.properties import NO_PUBLISH, PublishProperties
 from node.mqtt.runs import RUN_MAX
 from tests.kit.world import World
-from tests.node.mqtt.mqtt_client import V4, connected
+from tests.node.mqtt.mqtt_client import V4, V5, connected
 
 MANY = 10_000
 
@@ -56,3 +57,33 @@ def test_a_client_that_is_lost_while_it_rests() -> None:
     client.feed(encode(V4, PINGREQ) * MANY)
     client.cut()
     assert world.clients == {}
+
+
+@pytest.mark.parametrize("version", [V4, V5])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_message_alone_takes_one_turn(version: Version, qos: int) -> None:
+    world = World()
+    subscriber, client = connected(world, "s", version), connected(world, "p", version)
+    subscriber.subscribe("t", qos=qos)
+    for number in range(1, 4):
+        packet_ids = (number,) if qos else ()
+        client.feed(encode(version, Publishes("t", (b"m",), qos, packet_ids=packet_ids)))
+        for connection in world.broker.turn(world.now):
+            world.clients[connection].flush()
+        assert not world.broker.has_work, "also the subscriber's acknowledgement is carried out"
+        assert len(client.received) == (number if qos else 0)
+        assert len(subscriber.received) == number
+
+
+def test_messages_with_and_without_properties_keep_their_own() -> None:
+    """Those without any share the object that the node is given."""
+    world = World()
+    subscriber, client = connected(world, "s", V5), connected(world, "p", V5)
+    subscriber.subscribe(Subscription("t", 1, retain_as_published=True))
+    asked = PublishProperties(response_topic="answers")
+    for retain, properties in ((False, NO_PUBLISH), (True, NO_PUBLISH), (False, asked), (False, NO_PUBLISH)):
+        for qos in (1, 0):
+            client.publish("t", b"m", qos=qos, retain=retain, properties=properties)
+    found = [(each.qos, each.retain, each.properties.response_topic) for each in subscriber.published()]
+    kinds = ((False, None), (True, None), (False, "answers"), (False, None))
+    assert found == [(qos, *kind) for kind in kinds for qos in (1, 0)]
