@@ -67,11 +67,14 @@ class ChannelCounters:
 
     def add(self, other: "ChannelCounters") -> None:
         """Add the counters of another channel."""
+        if other == _NOTHING:
+            return  # as of most channels of a storm of connections
         for name in _CHANNEL_FIELDS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 _CHANNEL_FIELDS: Final = tuple(each.name for each in fields(ChannelCounters))
+_NOTHING: Final = ChannelCounters()
 
 
 @dataclass(slots=True)

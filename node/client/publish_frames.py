@@ -34,8 +34,8 @@ class PublishFrames:
     def __init__(self, channel: int, varying: str = "") -> None:
         self._channel = channel
         self._varying = varying
-        self._address = "", ""
-        self._method = method_frame(channel, BasicPublish())
+        self._address: tuple[str, str] | None = None
+        self._method = b""
         self._properties: Properties | None = None
         self._size = 0
         self._begin = b""  # all up to the body

@@ -20,13 +20,16 @@ import threading
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import IO, Final
+from functools import lru_cache
+from typing import IO, Any, Final
 
 from node.config.config import FileLog, LogFormat, LogLevel, LogOptions
 
 ROOT: Final = "fluffle"
 QUEUE_LINES_MAX: Final = 10_000
 """The most lines between the loop and the writer: some megabytes, or seconds of the worst storm of connections."""
+_LEVELS_REMEMBERED: Final = 64
+"""The numbers of levels whose names are remembered: Python's and RabbitMQ's are 13, libraries may have own ones."""
 NODE_PROCESS: Final = "<0.0.0>"
 """The tag of lines that belong to no connection; connections count from 1."""
 
@@ -89,7 +92,12 @@ def process_logger(category: str, number: int) -> ProcessLogger:
 
 def level_of(record: logging.LogRecord) -> LogLevel:
     """Return the highest of RabbitMQ's levels that is not above the record's."""
-    return max((level for level in _SHORT_NAMES if level <= record.levelno), default=LogLevel.DEBUG)
+    return _level_of(record.levelno)
+
+
+@lru_cache(_LEVELS_REMEMBERED)
+def _level_of(number: int) -> LogLevel:
+    return max((level for level in _SHORT_NAMES if level <= number), default=LogLevel.DEBUG)
 
 
 class _Formatter(logging.Formatter):
@@ -178,6 +186,12 @@ class _Entrance(logging.handlers.QueueHandler):
         self.lines = lines
         self.outputs = outputs
         self.dropped_count = 0
+
+    def prepare(self, record: logging.LogRecord) -> Any:
+        """Return what the writer's thread can format: the record itself, if no later change can reach its text."""
+        if record.args or record.exc_info or record.stack_info or not isinstance(record.msg, str):
+            return super().prepare(record)
+        return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
         try:

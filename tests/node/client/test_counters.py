@@ -346,3 +346,13 @@ def test_runs_count_their_messages() -> None:
     client.received()
     assert channel(client) == {"publish": 151, "deliver": 201, "redeliver": 50, "ack": 101}
     assert queue(client) == {"publish": 151, "deliver": 201, "redeliver": 50, "ack": 101}
+
+
+def test_counts_of_channels_are_added_up() -> None:
+    total = ChannelCounters()
+    total.add(ChannelCounters())
+    assert total == ChannelCounters()
+    total.add(ChannelCounters(publish=2, ack=1))
+    total.add(ChannelCounters())
+    total.add(ChannelCounters(publish=3))
+    assert moved(total) == {"publish": 5, "ack": 1}

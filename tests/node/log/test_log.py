@@ -483,6 +483,23 @@ def test_a_stalled_reader_costs_lines_and_never_time(monkeypatch: pytest.MonkeyP
     stream.go.set()
 
 
+def test_a_line_says_what_was_so_when_it_was_logged() -> None:
+    """Also if the thread that writes it comes to it later."""
+    stream = Stalled()
+    writer = written(LogOptions(), stream)
+    log.category_logger().info("held by the writer")
+    assert stream.entered.wait(10)
+    names = ["a"]
+    log.category_logger().info("%s", names)
+    log.category_logger().info(names)
+    log.process_logger("connection", 7).info("100%s of it")
+    names.append("b")
+    stream.go.set()
+    assert writer.stop()
+    lines = [line.partition("[info] ")[2] for line in stream.getvalue().splitlines()]
+    assert lines[1:] == ["<0.0.0> ['a']", "<0.0.0> ['a']", "<0.7.0> 100%s of it"]
+
+
 def test_the_next_line_that_fits_tells_how_many_were_dropped() -> None:
     stream = io.StringIO()
     writer = written(LogOptions(), stream)
