@@ -486,3 +486,18 @@ def test_amqp_clients_see_the_same_messages() -> None:
     assert frame.head.headers["amqp-message-id"] == "7"
     assert frame.head.headers["content-type"] == "text/x"
     assert frame.body == b"\0m\0"
+
+
+def test_a_message_alone_takes_one_turn_and_flushes_its_receiver_alone() -> None:
+    world = World()
+    sender, receiver = connected(world), connected(world)
+    receiver.done("SUBSCRIBE", destination="/queue/q", id="1", ack="auto")
+    sender.done("SEND", b"first", destination="/queue/q")
+    receiver.frames()
+    for _ in range(2):
+        sender.send("SEND", b"m", destination="/queue/q")
+        flushed = list(world.broker.turn(world.now))
+        assert flushed == [receiver.connection]
+        receiver.flush()
+        assert not world.broker.has_work
+        assert [frame.body for frame in receiver.frames()] == [b"m"]
