@@ -416,7 +416,13 @@ class ClientSession:
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         """Settle deliveries."""
-        self._speaker.ask_broker(_ACK.pack(*_ACK_HEAD, tag, multiple, FRAME_END))
+        last = self._speaker.last_asked
+        if multiple or isinstance(last, bytes):
+            self._speaker.ask_broker(_ACK.pack(*_ACK_HEAD, tag, multiple, FRAME_END))
+        elif isinstance(last, AckRuns):
+            last.add(tag)
+        else:
+            self._speaker.ask_broker(AckRuns(MESSAGES, (tag,)))
 
     def ack_all(self, tags: Sequence[int]) -> None:
         """Settle deliveries, each by itself."""

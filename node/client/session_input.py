@@ -62,6 +62,14 @@ class AckRuns:
             last = tag
         self.runs.append((first, last))
 
+    def add(self, tag: int) -> None:
+        """Acknowledge one more delivery, behind all others."""
+        first, last = self.runs[-1]
+        if tag == last + 1:
+            self.runs[-1] = first, tag
+        else:
+            self.runs.append((tag, tag))
+
     def frames(self) -> bytes:
         """Return the frames of the acknowledgements."""
         tags = [tag for first, last in self.runs for tag in range(first, last + 1)]

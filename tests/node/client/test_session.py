@@ -13,6 +13,7 @@ from node.client.backlog import PIECE_BYTES
 from node.client.client_session import MESSAGES
 from node.client.confirms import Confirms
 from node.client.session import SessionConnection
+from node.client.session_input import Asked
 from node.extension.protocol import Delivery, ProtocolConnection, QueueBinding, QueueFacts, Refusal, Session
 from node.queue.intake import Publisher, Targets
 from node.queue.run import Batch
@@ -613,7 +614,8 @@ def test_a_plugin_that_publishes_before_it_has_opened_a_vhost_publishes_nothing(
 @pytest.mark.parametrize("multiple", [False, True])
 def test_the_frame_of_an_acknowledgement(multiple: bool) -> None:
     client = ToldClient.opened(World())
-    asked: list[bytes] = []
+    asked: list[Asked] = []
     client.connection.ask_broker = asked.append  # type: ignore[method-assign]
     client.session.ack(1 << 40, multiple=multiple)
-    assert asked == [method_frame(MESSAGES, BasicAck(1 << 40, multiple))]
+    frames = [each if isinstance(each, bytes) else each.frames() for each in asked]
+    assert frames == [method_frame(MESSAGES, BasicAck(1 << 40, multiple))]

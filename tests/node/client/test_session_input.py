@@ -17,6 +17,10 @@ from tests.kit.world import World
 def test_acknowledgements_are_those_of_each_tag(tags: list[int]) -> None:
     assert AckRuns(1, tags).frames() == b"".join(method_frame(1, BasicAck(tag)) for tag in tags)
     assert AckRuns(1, tags).frames_bytes == len(AckRuns(1, tags).frames())
+    runs = AckRuns(1, tags[:1])
+    for tag in tags[1:]:
+        runs.add(tag)
+    assert runs.runs == AckRuns(1, tags).runs
 
 
 class Echo(ProtocolConnection):
@@ -149,3 +153,36 @@ def test_messages_of_one_read_come_to_each_queue_in_their_order(queues: list[str
         world.settle()
         found = [int(each.body) for each in amqp.received() if each.body]
         assert found == [number for number, each in enumerate(queues) if each == queue]
+
+
+@given(st.permutations(range(5)))
+def test_acknowledgements_one_by_one_among_other_requests_settle_each(order: list[int]) -> None:
+    """A frame among them (of the nack) has those behind it be frames, too."""
+    world = World()
+    amqp = world.client()
+    amqp.ask(1, QueueDeclare(queue="q"))
+    connection, client = opened(world)
+    session, plain = client.session, Properties()
+    session.publish_run("", "q", plain, [b"%d" % number for number in range(5)])
+    session.consume("q", "c", lambda: None)
+    carry_out(world, connection)
+    tags = [each.tag for each in client.deliveries]
+
+    def settle(data: bytes) -> None:
+        for number in order:
+            if number:
+                session.ack(tags[number])
+            else:
+                session.nack(tags[number], requeue=False)
+            if number == 2:
+                session.publish("", "q", plain, b"more")
+
+    client.received = settle  # type: ignore[method-assign]
+    connection.receive_data(b"x", world.now)
+    carry_out(world, connection)
+    assert not client.refusals
+    assert [each.body for each in client.deliveries[5:]] == [b"more"]
+    assert world.queue("q").unacked_count == 1
+    session.ack(client.deliveries[-1].tag)
+    carry_out(world, connection)
+    assert not world.queue("q").unacked_count
