@@ -1,4 +1,4 @@
-"""What the broker says to a plug-in's session, and what the plug-in writes: kept until the end of the turn.
+"""The output of a plug-in's session keeps what the broker says and what the plug-in writes until the end of the turn.
 
     broker ─► frames ───┐
     broker ─► confirms ─┴─► take_output: the plug-in is told ─► write ─► the same output
