@@ -32,7 +32,7 @@ RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 # Whatever goes wrong with .venv, nothing is ever installed into the machine's own Python.
 export PIP_REQUIRE_VIRTUALENV := 1
 
-.PHONY: setup up run test test-all check bench conformance fuzz crashes faults cluster-faults mirror-faults chaos audit sim rebalance-demo screenshots proto clean
+.PHONY: setup up run test test-all check bench conformance fuzz crashes faults cluster-faults mirror-faults chaos chaos-sites audit sim rebalance-demo screenshots proto clean
 
 setup: $(INSTALLED)
 
@@ -86,6 +86,10 @@ mirror-faults: $(INSTALLED)
 # Also under RabbitMQ: ARGS="--against rabbitmq". Best as root, in network namespaces, with haproxy.
 chaos: $(INSTALLED)
 	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+# Two sites in network namespaces; needs root, ip and iptables.
+chaos-sites: $(INSTALLED)
+	$(BIN)/python -m tests.chaos.two_sites --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 audit: $(INSTALLED)
 	$(BIN)/python -m tests.security.audit $(ARGS)

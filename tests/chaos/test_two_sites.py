@@ -1,0 +1,50 @@
+"""The run of two sites says what it cannot do, and which links are wrong. Nothing is started here."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import two_sites
+from tests.chaos.schedule import schedule
+from tests.chaos.sites_faults import KINDS
+from tests.chaos.two_sites import kinds_of, main, wrong_links
+
+RUNS = {"status": "running", "queue": "site.work"}
+
+
+def test_all_links_are_well() -> None:
+    assert wrong_links("a", [RUNS] * two_sites.LINKS) == []
+
+
+def test_links_that_are_wrong_are_named_with_their_state() -> None:
+    rows = [RUNS, {"status": "error", "exchange": "site.events", "error": "econnrefused"}]
+    assert wrong_links("b", rows) == [
+        "site.events at b: error econnrefused",
+        "site b has 2 links, not 3",
+    ]
+
+
+def test_kinds_are_chosen_by_name() -> None:
+    assert kinds_of("all") == KINDS
+    assert kinds_of("cut, kill-site") == ("cut", "kill-site")
+    with pytest.raises(ValueError, match="there is no earthquake; there are cut, "):
+        kinds_of("cut,earthquake")
+
+
+def test_what_cannot_be_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["--kinds", "earthquake"]) == 2
+    assert "there is no earthquake" in capsys.readouterr().out
+    wrong = tmp_path / "schedule.json"
+    wrong.write_text("[{}]")
+    assert main(["--schedule", str(wrong)]) == 2
+    assert "no schedule" in capsys.readouterr().out
+    monkeypatch.setattr(two_sites, "lacking", lambda: ["root", "the program ip"])
+    assert main([]) == 2
+    assert capsys.readouterr().out == "chaos-sites: this machine lacks root; the program ip\n"
+
+
+def test_each_kind_of_fault_comes_in_an_hour_once_before_any_comes_again() -> None:
+    planned = schedule(1, 60, KINDS, episode_s=3600)
+    assert {each.kind for each in planned[: len(KINDS)]} == set(KINDS)
