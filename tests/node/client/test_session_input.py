@@ -127,7 +127,7 @@ def test_a_run_without_rights_ends_the_connection() -> None:
 
 @given(st.lists(st.sampled_from("qr"), min_size=1, max_size=8), st.booleans())
 def test_messages_of_one_read_come_to_each_queue_in_their_order(queues: list[str], is_held: bool) -> None:
-    """Those of one address in a row are a run; with others among them they are frames."""
+    """Messages of one address in a row are a run; with others among them they are frames."""
     world = World()
     amqp = world.client()
     for queue in "qr":

@@ -484,7 +484,7 @@ def test_a_stalled_reader_costs_lines_and_never_time(monkeypatch: pytest.MonkeyP
 
 
 def test_a_line_says_what_was_so_when_it_was_logged() -> None:
-    """Also if the thread that writes it comes to it later."""
+    """A line keeps its values, even if the thread that writes it comes to it later."""
     stream = Stalled()
     writer = written(LogOptions(), stream)
     log.category_logger().info("held by the writer")

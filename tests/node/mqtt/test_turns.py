@@ -76,7 +76,7 @@ def test_a_message_alone_takes_one_turn(version: Version, qos: int) -> None:
 
 
 def test_messages_with_and_without_properties_keep_their_own() -> None:
-    """Those without any share the object that the node is given."""
+    """Messages without properties share the object that the node is given."""
     world = World()
     subscriber, client = connected(world, "s", V5), connected(world, "p", V5)
     subscriber.subscribe(Subscription("t", 1, retain_as_published=True))
