@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance.federation.place import HAS_RABBITMQ, Kind, Place
+from tests.conformance.federation.place import HAS_RABBITMQ, Kind, Place, clear
 
 PAIRS: tuple[tuple[Kind, Kind], ...] = (
     ("fluffle", "fluffle"),
@@ -35,20 +35,30 @@ def places() -> Iterator[Callable[[Kind, str], Place]]:
 
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: f"{pair[0]}-to-{pair[1]}")
-def pair(request: pytest.FixtureRequest, places: Callable[[Kind, str], Place]) -> Pair:
-    """An upstream and a downstream of each combination."""
-    up, down = request.param
-    return places(up, f"up-{up}"), places(down, f"down-{down}")
-
-
-@pytest.fixture(params=("fluffle", "rabbitmq"))
-def downstream(request: pytest.FixtureRequest, places: Callable[[Kind, str], Place]) -> Place:
-    """A downstream of each kind, for faults that RabbitMQ judges."""
-    kind: Kind = request.param
-    return places(kind, f"down-{kind}")
+def pair(request: pytest.FixtureRequest, places: Callable[[Kind, str], Place]) -> Iterator[Pair]:
+    """An upstream and a downstream of each combination; what a test made on them goes with it."""
+    up_kind, down_kind = request.param
+    up, down = places(up_kind, f"up-{up_kind}"), places(down_kind, f"down-{down_kind}")
+    yield up, down
+    clear(up, down)
 
 
 @pytest.fixture
-def upstream(places: Callable[[Kind, str], Place]) -> Place:
-    """An upstream for faults: Fluffle's, whose texts are RabbitMQ's."""
-    return places("fluffle", "up-fluffle")
+def upstream(places: Callable[[Kind, str], Place]) -> Iterator[Place]:
+    """An upstream for faults: Fluffle's, whose texts are RabbitMQ's; what a test made on it goes with it."""
+    place = places("fluffle", "up-fluffle")
+    yield place
+    clear(place)
+
+
+@pytest.fixture(params=("fluffle", "rabbitmq"))
+def downstream(
+    request: pytest.FixtureRequest,
+    places: Callable[[Kind, str], Place],
+    upstream: Place,  # cleared after this one, whose links make queues there
+) -> Iterator[Place]:
+    """A downstream of each kind, for faults that RabbitMQ judges; what a test made on it goes with it."""
+    kind: Kind = request.param
+    place = places(kind, f"down-{kind}")
+    yield place
+    clear(place)

@@ -48,6 +48,9 @@ class Place:
         else:
             self.server = RabbitServer(settings, plugins=(PLUGIN,))
         self.admin = self.server.admin
+        self._upstreams: set[str] = set()
+        self._policies: set[str] = set()
+        self._exchanges: set[str] = set()
 
     @property
     def uri(self) -> str:
@@ -62,6 +65,7 @@ class Place:
 
     def set_upstream(self, name: str, uri: "str | list[str]", **more: Any) -> None:
         """Set an upstream; `max_hops=2` is its key `max-hops`."""
+        self._upstreams.add(name)
         value = {"uri": uri, **{key.replace("_", "-"): each for key, each in more.items()}}
         if isinstance(self.server, RabbitServer):
             text = base64.b64encode(json.dumps(value).encode()).decode()
@@ -74,6 +78,7 @@ class Place:
 
     def clear_upstream(self, name: str) -> None:
         """Clear an upstream, which ends its links."""
+        self._upstreams.discard(name)
         if isinstance(self.server, RabbitServer):
             self._evaluate(
                 f'rabbit_runtime_parameters:clear(<<"/">>, <<"federation-upstream">>, <<"{name}">>, none)'
@@ -83,7 +88,26 @@ class Place:
 
     def federate(self, pattern: str, upstream: str, policy: str = "fed") -> None:
         """Federate what matches with an upstream."""
+        self._policies.add(policy)
         self.admin.set_policy("/", policy, pattern, {"federation-upstream": upstream})
+
+    def end_links(self) -> None:
+        """Clear the upstreams and policies that a test set, and wait until no link is left."""
+        for name in sorted(self._upstreams):
+            self.clear_upstream(name)
+        for policy in sorted(self._policies):
+            self.admin.clear_policy("/", policy)
+        self._policies.clear()
+        self.await_links(0)
+
+    def delete_all(self) -> None:
+        """Delete all queues, and the exchanges that a test declared."""
+        with self.channel() as channel:
+            for queue in self.admin.list_queues("/"):
+                channel.call(m.QueueDelete, queue=queue)
+            for exchange in sorted(self._exchanges):
+                channel.call(m.ExchangeDelete, exchange=exchange)
+        self._exchanges.clear()
 
     def states(self) -> list[State]:
         """Return the states of all links here."""
@@ -154,6 +178,7 @@ class Place:
 
     def exchange(self, name: str, kind: str = "topic") -> None:
         """Declare a durable exchange."""
+        self._exchanges.add(name)
         with self.channel() as channel:
             channel.call(m.ExchangeDeclare, exchange=name, type=kind, durable=True)
 
@@ -195,6 +220,14 @@ class Place:
     def has_queue(self, name: str) -> bool:
         """True if there is a queue of this name."""
         return name in self.admin.list_queues("/")
+
+
+def clear(*places: Place) -> None:
+    """End the links of all these brokers, then delete what is on them: the next test begins with empty ones."""
+    for place in places:
+        place.end_links()
+    for place in places:
+        place.delete_all()
 
 
 def in_one_line(term: str) -> str:

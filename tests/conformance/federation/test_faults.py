@@ -1,9 +1,8 @@
 """Links that cannot work say why, in RabbitMQ's words: each fault is shown by Fluffle's link and by RabbitMQ's."""
 
-from collections.abc import Iterator
-
 import pytest
 
+from node.amqp import methods as m
 from tests.conformance.federation.place import Place, in_one_line
 from tests.kit.ports import free_port
 
@@ -13,14 +12,12 @@ LOGIN = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN
 
 
 @pytest.fixture
-def fault(downstream: Place) -> Iterator[Place]:
-    """A downstream with an exchange that is to be federated; its upstream goes with the test."""
+def fault(downstream: Place) -> Place:
+    """A downstream with an exchange that is to be federated."""
     downstream.exchange("fault-x")
     downstream.queue("fault-q", "#", exchange="fault-x")
     downstream.federate("^fault-x$", "fault", "fault")
-    yield downstream
-    downstream.clear_upstream("fault")
-    downstream.await_links(0)
+    return downstream
 
 
 def test_wrong_password(fault: Place, upstream: Place) -> None:
@@ -73,8 +70,6 @@ def test_queue_of_other_arguments(fault: Place, upstream: Place) -> None:
     )
     fault.clear_upstream("fault")
     with upstream.channel() as channel:
-        from node.amqp import methods as m
-
         channel.call(m.QueueDelete, queue=f"federation: fault-x -> {fault.name}")
     fault.set_upstream("fault", upstream.uri)
     fault.await_links()
