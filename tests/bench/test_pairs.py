@@ -20,6 +20,7 @@ class Queue:
         return self._lengths.pop(0) if len(self._lengths) > 1 else self._lengths[0]
 
 
+@pytest.mark.real
 def test_the_other_broker_is_of_the_same_make_and_checkout(tmp_path: Path) -> None:
     ours = Fluffle(checkout=tmp_path)
     other = another(ours)
@@ -31,12 +32,14 @@ def test_the_other_broker_is_of_the_same_make_and_checkout(tmp_path: Path) -> No
     assert uri(other) == "amqp://guest:guest@127.0.0.1:7"
 
 
+@pytest.mark.real
 def test_the_wait_ends_with_the_last_message() -> None:
     queue = Queue(0, 3, 3, 5)
     wait_for_length(queue, "q", 5)  # type: ignore[arg-type]
     assert queue._lengths == [5]
 
 
+@pytest.mark.real
 def test_a_queue_that_stalls_is_told() -> None:
     with pytest.raises(BenchError, match="5 messages were expected, and 3 came"):
         wait_for_length(Queue(3), "q", 5, stall_s=0.0)  # type: ignore[arg-type]
