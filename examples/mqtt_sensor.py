@@ -11,7 +11,7 @@ QoS 1: what could not be sent is sent when there is a connection again. The read
 import argparse
 import os
 import sys
-import time
+import threading
 
 import paho.mqtt.client as mqtt
 import pika
@@ -25,15 +25,16 @@ def send(sensor: str) -> None:
     """Publish each line of the input as a value of the sensor, and say which are confirmed."""
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"sensor {sensor}", clean_session=False)
     client.username_pw_set("guest", "guest")
+    confirmed = threading.Semaphore(0)
+    client.on_publish = lambda *_: confirmed.release()  # also for what was published before there was a connection
     client.connect_async(*BROKER)
     client.loop_start()  # a thread of paho's, which connects again and again
-    sent = [
-        client.publish(f"house/{sensor}/temperature", line.strip(), qos=1, retain=True) for line in sys.stdin
-    ]
-    for each in sent:
-        while not each.is_published():  # `wait_for_publish` raises while there is no connection
-            time.sleep(0.05)
-    print(f"{len(sent)} values confirmed", flush=True)
+    lines = [line.strip() for line in sys.stdin]
+    for line in lines:
+        client.publish(f"house/{sensor}/temperature", line, qos=1, retain=True)
+    for _ in lines:
+        confirmed.acquire()
+    print(f"{len(lines)} values confirmed", flush=True)
     client.disconnect()
     client.loop_stop()
 
