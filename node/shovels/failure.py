@@ -5,7 +5,7 @@ Source: RabbitMQ 3.10.8, `rabbit_shovel_worker` and `rabbit_amqp091_shovel`.
 
 from typing import Final, Literal, NamedTuple
 
-from node.amqp_client.events import ChannelClosed, Closed
+from node.amqp_client.events import ChannelClosed, Closed, Returned
 from node.amqp_client.phase import Phase
 
 Side = Literal["source", "destination"]
@@ -55,3 +55,9 @@ def channel_closed(side: Side, event: ChannelClosed) -> Failure:
 def cancelled() -> Failure:
     """Return the failure of a consumer whose queue has gone."""
     return Failure("source", "received a 'basic.cancel' from the server")
+
+
+def returned(event: Returned) -> Failure:
+    """Return the failure of a destination whose queue has gone."""
+    text = f"destination returned a message with code {event.code}, reason: {event.text}"
+    return Failure("destination", f"{text}, key: '{event.routing_key}'")

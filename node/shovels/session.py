@@ -4,7 +4,8 @@
 
 The n-th delivery of the source's channel is the n-th publish of the destination's, so their numbers are the same. A
 message is acknowledged at the source once the destination has it (`on-confirm`); one that it refuses goes back to its
-queue. While the destination takes nothing, nothing is read from the source: what waits here is one read, or what
+queue. A destination that is a queue is published to with `mandatory`, so that a queue that was deleted ends the session:
+the next one declares it anew. While the destination takes nothing, nothing is read from the source: what waits here is one read, or what
 `prefetch` allows.
 Source: RabbitMQ 3.10.8, `rabbit_amqp091_shovel`.
 """
@@ -205,6 +206,9 @@ class Session:
                     self.failure = failure.channel_closed(side, event)
             case events.ConsumerCancelled():
                 self.failure = failure.cancelled()
+            case events.Returned() if side == "destination":
+                # The queue has gone. The confirm that follows is not listened to, so the source keeps the message.
+                self.failure = failure.returned(event)
             case events.Flow() if side == "destination":
                 self._is_stopped_by_flow = not event.is_active
             case events.Closed():
@@ -248,7 +252,8 @@ class Session:
             return
         exchange, key = self._address(event)
         changed = self._rewriter.rewrite(contents, self._wall_s())
-        self._destination.core.publish(CHANNEL, exchange, key, changed)
+        is_to_queue = self._definition.destination.queue is not None
+        self._destination.core.publish(CHANNEL, exchange, key, changed, mandatory=is_to_queue)
         count = len(contents)
         first = self._open.add(count)
         assert first == event.first_tag, "deliveries and publishes have the same numbers"

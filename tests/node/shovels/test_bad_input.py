@@ -213,3 +213,33 @@ def test_a_clock_that_is_set_back_or_ahead_changes_nothing_but_what_is_shown(
     del scene.faults["b"]
     scene.advance(30)
     assert life.status.state == "running"
+
+
+@pytest.mark.parametrize("mode", ["on-confirm", "on-publish"])
+def test_a_destination_queue_that_is_deleted_swallows_nothing(mode: str) -> None:
+    """The broker confirms a message that reaches no queue: the shovel declares the queue anew instead."""
+    scene = ShovelScene()
+    life = scene.shovel(ack_mode=mode)
+    scene.worlds["b"].client().ask(1, m.QueueDelete(queue="r"))
+    scene.fill(b"1", b"2")
+    scene.settle()
+    assert life.status.state == "terminated"
+    assert life.status.error == (
+        "destination returned a message with code 312, reason: NO_ROUTE, key: 'r'"
+    )
+    if mode == "on-confirm":
+        assert scene.counts("q", "a") == (2, 0)
+    scene.fill(b"3")
+    scene.advance(scene.waits[-1])
+    assert life.status.state == "running"
+    expected = [b"1", b"2", b"3"] if mode == "on-confirm" else [b"3"]
+    assert scene.waiting("r", "b") == expected
+
+
+def test_a_destination_exchange_may_have_no_queue_for_a_message() -> None:
+    """A message to an exchange without bindings is dropped, as it is for any publisher."""
+    scene = ShovelScene()
+    scene.fill(b"m")
+    life = scene.shovel(dest_exchange="amq.fanout")
+    assert life.status.state == "running"
+    assert scene.counts("q", "a") == (0, 0)
