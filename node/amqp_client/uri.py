@@ -26,14 +26,16 @@ URI_MAX_BYTES: Final = 4096
 _PARTS: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
     r"(?:(?P<userinfo>[^@/?#]*)@)?"
-    r"(?P<host>\[[^\]/?#]*\]|[^:/?#\[\]]*)(?::(?P<port>[0-9]*))?"
+    r"(?P<host>\[[^\]/?#]*\]|[^:/?#@\[\]]*)(?::(?P<port>[0-9]*))?"
     r"(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?(?:#.*)?"
 )
 _ENTITY: Final = re.compile(r"%(?![0-9A-Fa-f]{2})(.{0,2})")
 _ENCODED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _MECHANISM_NAMES: Final = {"plain": "PLAIN", "amqplain": "AMQPLAIN", "external": "EXTERNAL"}
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^@/?#]*@")
-_PASSWORD: Final = re.compile(r"(?<=://)([^@:/?#]*):[^@/?#]*@")
+HIDDEN: Final = "******"
+"""The mark in place of a password."""
+
+_SECRET_PARAMETER: Final = re.compile(r"(?<=[?&])password=[^&#]*")
 
 
 class InvalidUri(ValueError):
@@ -110,13 +112,37 @@ def parse(text: str, default_vhost: str = "/") -> AmqpUri:
 
 
 def without_credentials(text: str) -> str:
-    """Return a URI without user, password and parameters; also of a text that is no URI."""
-    return _CREDENTIALS.sub("", text).partition("?")[0]
+    """Return a URI without user, password and parameters; a text that is no URI loses all up to its last `@`."""
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        shown = _without_credentials(text, "")
+    else:
+        shown = text.replace(f"://{parts['userinfo']}@", "://", 1)
+    return shown.partition("?")[0]
 
 
 def without_password(text: str) -> str:
-    """Return a URI whose password is replaced by asterisks; also of a text that is no URI."""
-    return _PASSWORD.sub(r"\1:******@", text)
+    """Return a URI with asterisks in place of the password, and of that of a key for TLS.
+
+    In a text that is no URI, they stand in place of all between `://` and the last `@`.
+    """
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        shown = _without_credentials(text, f"{HIDDEN}@")
+    else:
+        user, colon, _ = (parts["userinfo"] or "").partition(":")
+        shown = text.replace(f"://{parts['userinfo']}@", f"://{user}:{HIDDEN}@", 1) if colon else text
+    return _SECRET_PARAMETER.sub(f"password={HIDDEN}", shown)
+
+
+def _without_credentials(text: str, instead: str) -> str:
+    """Return a text that is no URI without the part in which a password may stand.
+
+    A character that has to be encoded in a password, and is not, is what mostly makes a URI invalid.
+    """
+    head, mark, rest = text.partition("://") if "://" in text else ("", "", text)
+    end = rest.rfind("@") + 1
+    return f"{head}{mark}{instead}{rest[end:]}" if end else text
 
 
 def _unescaped(text: str) -> str:

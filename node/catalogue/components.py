@@ -48,7 +48,7 @@ def without_passwords(component: str, value: Json) -> Json:
     if component not in COMPONENTS:
         return value
     if isinstance(value, str):
-        return without_password(value)
+        return without_password(value) if "://" in value else value
     if isinstance(value, list):
         return [without_passwords(component, each) for each in value]
     if isinstance(value, dict):

@@ -4,9 +4,9 @@
 
 The n-th delivery of the source's channel is the n-th publish of the destination's, so their numbers are the same. A
 message is acknowledged at the source once the destination has it (`on-confirm`); one that it refuses goes back to its
-queue. A destination that is a queue is published to with `mandatory`, so that a queue that was deleted ends the session:
-the next one declares it anew. While the destination takes nothing, nothing is read from the source: what waits here is one read, or what
-`prefetch` allows.
+queue. Messages to a queue are published with `mandatory`, so that a queue that was deleted ends the session: the next
+one declares it anew. While the destination takes nothing, nothing is read from the source: what waits here is one read,
+or what `prefetch` allows.
 Source: RabbitMQ 3.10.8, `rabbit_amqp091_shovel`.
 """
 

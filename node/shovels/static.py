@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from node.amqp_client.uri import HIDDEN, without_password
 from node.catalogue.records import Json
 from node.catalogue.shovel_parameters import validate_shovel
 from node.definitions.tables import TableInvalid
@@ -51,17 +52,22 @@ def static_shovels(settings: Mapping[str, str]) -> tuple[list[ShovelDefinition],
         try:
             _take(values.setdefault(name, {}), rest, text)
         except ValueError:
-            problems.append(f"{key}: {text!r} is not allowed")
+            problems.append(f"{key}: {_shown(repr(text))} is not allowed")
     found = []
     for name, value in values.items():
         faults = validate_shovel(name, value)
-        problems += [f"{PREFIX}{name}: {fault}" for fault in faults]
+        problems += [f"{PREFIX}{name}: {_shown(fault)}" for fault in faults]
         if not faults:
             try:
                 found.append(read_definition(ShovelKey("", name), value, "static"))
             except TableInvalid as invalid:
                 problems.append(f"{PREFIX}{name}: {invalid}")
     return found, problems
+
+
+def _shown(text: str) -> str:
+    """Return a text that may have a URI under a wrong key, as the log may show it."""
+    return text if HIDDEN in text else without_password(text)
 
 
 def _take(value: dict[str, Json], rest: str, text: str) -> None:

@@ -63,6 +63,7 @@ def test_uris_are_read(text: str, expected: dict[str, object]) -> None:
         ("amqp://h:65536", "{port_out_of_range,65536}"),
         ("amqp://h:0", "{port_out_of_range,0}"),
         ("amqp://h:x", "unable_to_parse_uri"),
+        ("amqp://u:p@ss@h", "unable_to_parse_uri"),
         ("amqp://h/a/b", '{invalid_vhost,"a/b"}'),
         ("amqp://h/%2", "unterminated_entity"),
         ("amqp://h/%zz", "invalid_entitiy"),
@@ -88,9 +89,30 @@ def test_the_password_is_never_shown() -> None:
     assert "secret" not in repr(parse(text))
     assert parse(text).shown() == without_credentials(text) == "amqps://host:5671/v"
     assert without_password("amqp://user:secret@host/v") == "amqp://user:******@host/v"
-    for broken in ("amqp://user:secret@", "x://user:secret@h:y?z", "amqp://user:secret@h:x/%"):
-        assert "secret" not in without_password(broken)
-        assert "secret" not in without_credentials(broken)
+    shown = without_password("amqps://user:secret@host/v@w?verify=verify_peer&password=secret&keyfile=/k@l")
+    assert shown == "amqps://user:******@host/v@w?verify=verify_peer&password=******&keyfile=/k@l"
+    assert without_credentials("amqp://host/v@w") == without_password("amqp://host/v@w") == "amqp://host/v@w"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "amqp://user:secret@",
+        "x://user:secret@h:y?z",
+        "amqp://user:secret@h:x/%",
+        "amqp://user:se/secret@h",
+        "amqp://user:secret/secret@h/v",
+        "amqp://user:se@secret@h",
+        "amqp://user:secret?secret#secret@h",
+        "amqp:/user:secret@h",
+        "user:secret@h",
+        "amqp://user:secret\n@h",
+    ],
+)
+def test_a_text_that_is_no_uri_does_not_show_its_password(broken: str) -> None:
+    """A password with characters that have to be encoded is what mostly makes a URI invalid."""
+    assert "secret" not in without_password(broken)
+    assert "secret" not in without_credentials(broken)
 
 
 def test_a_uri_without_parameters_has_the_defaults() -> None:

@@ -50,5 +50,14 @@ def test_what_is_wrong_is_told(key: str, text: str, problem: str) -> None:
     assert problems == [problem]
 
 
+@pytest.mark.parametrize("key", ["scr-uri", "src-uris.1", "dest-uri", "src-queue.1"])
+def test_a_mistake_does_not_show_a_password(key: str) -> None:
+    """The texts are logged."""
+    _, problems = static_shovels(ORDERS | {f"shovel.orders.{key}": "amqp://user:se/cr@et@h"})
+    assert len(problems) == 1
+    assert "cr@" not in problems[0]
+    assert "se/" not in problems[0]
+
+
 def test_without_settings_there_are_none() -> None:
     assert static_shovels({}) == ([], [])
