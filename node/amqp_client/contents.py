@@ -10,7 +10,8 @@ Source: AMQP 0-9-1 §4.2.6.
 from collections.abc import Callable
 from typing import Final
 
-from node.amqp.constants import FRAME_HEADER
+from node.amqp.constants import FRAME_HEADER, ReplyCode
+from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table, encode_table
 from node.amqp.frames import FRAME_HEADER_STRUCT
 from node.amqp.properties import Properties, decode_properties, encode_properties
@@ -54,18 +55,29 @@ def encoded_fields(fields: Table) -> bytes:
 
 
 def with_headers(raw: bytes, fields: bytes) -> bytes:
-    """Return encoded properties with more headers, at the end of the table. None of them may be there already."""
+    """Return encoded properties with more headers, at the end of the table. None of them may be there already.
+
+    Raises: ProtocolError if the table, or what stands before it, goes beyond the end.
+    """
     first = raw[0]
     pos = 2
     for flag in (_CONTENT_TYPE, _CONTENT_ENCODING):
         if first & flag:
-            pos += 1 + raw[pos]
+            pos += 1 + int.from_bytes(raw[pos : pos + 1])
     if not first & _HEADERS:
+        if pos > len(raw):
+            raise _malformed()
         head = bytes((first | _HEADERS,)) + raw[1:pos]
         return b"".join((head, len(fields).to_bytes(4), fields, raw[pos:]))
     size = int.from_bytes(raw[pos : pos + 4])
     end = pos + 4 + size
+    if end > len(raw):
+        raise _malformed()
     return b"".join((raw[:pos], (size + len(fields)).to_bytes(4), raw[pos + 4 : end], fields, raw[end:]))
+
+
+def _malformed() -> ProtocolError:
+    return ProtocolError(ReplyCode.INTERNAL_ERROR, "malformed properties")
 
 
 class PropertyChange:

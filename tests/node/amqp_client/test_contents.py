@@ -73,3 +73,12 @@ def test_malformed_properties_are_a_fault() -> None:
     assert raw_properties(broken) == b"\xff\xff\x05ab"
     with pytest.raises(ProtocolError):
         PropertyChange(lambda of: None).of(broken)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\x80\x00", b"\x80\x00\x05ab", b"\xc0\x00\x01a", b"\x20\x00", b"\x20\x00\x00\x00\x00\x09abc"]
+)
+def test_no_headers_are_added_to_malformed_properties(raw: bytes) -> None:
+    """A message with such properties would end the connection to the next broker."""
+    with pytest.raises(ProtocolError):
+        with_headers(raw, encoded_fields({"x": long(1)}))
