@@ -54,9 +54,18 @@ class LocalLinkClient(AmqpClient):
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._on_flow(False)
+        if not self._is_over:  # what is flushed after `close` may be held back, too
+            self._on_flow(False)
 
     @override
     def close(self) -> None:
-        """Close at once, without the protocol: no event follows, and what was not yet published is dropped."""
-        self.abort()
+        """Close without the protocol: no event follows. What was published in this turn is with the broker first.
+
+        Else a message would be lost that was acknowledged upstream when it was published here.
+        """
+        if not self._is_flush_due:
+            self.abort()
+            return
+        self._is_over = True
+        self._stop()
+        self._loop.call_soon(self.abort)  # after the flush, which was called earlier

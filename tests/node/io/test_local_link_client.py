@@ -105,6 +105,38 @@ def test_an_alarm_stops_the_owner_and_its_end_lets_it_go_on(world: LoopWorld) ->
     world.run(story)
 
 
+def test_what_was_published_before_a_close_is_with_the_broker(world: LoopWorld) -> None:
+    """The owner may have acknowledged it upstream in the same turn."""
+
+    async def story() -> None:
+        owner = await running(world)
+        owner.client.core.publish_body(1, "", "q", b"m", Properties())
+        count = len(owner.events)
+        owner.client.close()
+        await turns()
+        assert not world.broker.connections
+        assert len(owner.events) == count
+
+    world.run(story)
+    assert world.queue("q").backlog.count == 1
+
+
+def test_an_alarm_at_the_last_flush_does_not_stop_the_owner(world: LoopWorld) -> None:
+    """The owner has another connection by then, and would wait for ever to be told to go on."""
+
+    async def story() -> None:
+        owner = await running(world)
+        world.broker.alarms.set("memory")
+        owner.client.core.publish_body(1, "", "q", b"m", Properties())
+        owner.client.close()
+        await turns()
+        assert owner.flows == []
+        assert not world.broker.connections
+        world.broker.alarms.clear("memory")
+
+    world.run(story)
+
+
 def test_an_owner_that_has_closed_it_hears_nothing_more(world: LoopWorld) -> None:
     async def story() -> None:
         owner = await running(world)
