@@ -170,17 +170,24 @@ class ShovelLife:
             self._session.take(side, taken)
             self._look()
             return
-        match taken[0]:
-            case Opened() if side == "source" and "destination" not in self._links:
-                self._connect("destination")
-            case Opened():
-                self._open_session(taken[1:])
-            case Closed() as event if side == "source" and "destination" in self._links:
-                # It was open, and has gone while the destination was being connected.
-                self._failed(failure.closed(side, event))
-            case Closed() as event:
-                self._links.pop(side, None)
-                self._not_connected(side, self._uris[side], failure.connection_error(event))
+        attempt = self._attempt
+        for number, event in enumerate(taken, 1):
+            match event:
+                case Opened() if side == "source" and "destination" not in self._links:
+                    self._connect("destination")
+                    if attempt != self._attempt:  # there is no URI to try
+                        return
+                case Opened():
+                    self._open_session(taken[number:])
+                    return
+                case Closed() if side == "source" and "destination" in self._links:
+                    # It was open, and has gone before the destination was: perhaps in the same read.
+                    self._failed(failure.closed(side, event))
+                    return
+                case Closed():
+                    self._links.pop(side, None)
+                    self._not_connected(side, self._uris[side], failure.connection_error(event))
+                    return
 
     def _open_session(self, taken: Sequence[Event]) -> None:
         definition, host = self.definition, self._host

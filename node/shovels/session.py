@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from node.amqp import methods as m
+from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp_client import events
 from node.amqp_client.connection import ClientConnection
@@ -250,13 +251,16 @@ class Session:
             contents = contents[: self._to_forward]
         if not contents:
             return
+        if event.first_tag != self._open.published + 1:
+            raise ProtocolError(
+                ReplyCode.UNEXPECTED_FRAME, f"delivery tag {event.first_tag} was not expected"
+            )
         exchange, key = self._address(event)
         changed = self._rewriter.rewrite(contents, self._wall_s())
         is_to_queue = self._definition.destination.queue is not None
         self._destination.core.publish(CHANNEL, exchange, key, changed, mandatory=is_to_queue)
         count = len(contents)
         first = self._open.add(count)
-        assert first == event.first_tag, "deliveries and publishes have the same numbers"
         self._counters.forwarded += count
         if self._to_forward is not None:
             self._to_forward = max(self._to_forward - count, 0)

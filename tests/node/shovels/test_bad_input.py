@@ -224,9 +224,7 @@ def test_a_destination_queue_that_is_deleted_swallows_nothing(mode: str) -> None
     scene.fill(b"1", b"2")
     scene.settle()
     assert life.status.state == "terminated"
-    assert life.status.error == (
-        "destination returned a message with code 312, reason: NO_ROUTE, key: 'r'"
-    )
+    assert life.status.error == ("destination returned a message with code 312, reason: NO_ROUTE, key: 'r'")
     if mode == "on-confirm":
         assert scene.counts("q", "a") == (2, 0)
     scene.fill(b"3")

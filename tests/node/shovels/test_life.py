@@ -4,11 +4,12 @@ import pytest
 
 from node.amqp import methods as m
 from node.amqp.field_table import Field, longstr
-from node.amqp.frames import method_frame
-from node.amqp.properties import Properties
+from node.amqp.frames import content_frames, method_frame
+from node.amqp.properties import Properties, content_header
 from node.shovels.failure import RESTART
 from node.shovels.session import REFUSED_PAUSE_S
 from tests.kit.shovel_world import ShovelScene
+from tests.kit.world import Client
 
 BODIES = [b"%d" % number for number in range(5)]
 
@@ -303,3 +304,54 @@ def test_a_shovel_whose_destination_is_silent_stops_in_time() -> None:
     scene.advance(1.0)
     assert scene.ended == [life]
     assert scene.waiting("q", "a") == [b"one"]
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_broker_that_closes_with_the_bytes_that_open_is_tried_again(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that stops may send `connection.close` right behind `connection.open-ok`."""
+    scene = ShovelScene()
+    scene.fill(*BODIES)
+    world = scene.worlds[host]
+    connect = world.connect
+
+    def connect_and_close() -> Client:
+        peer = connect()
+        take = peer.take_raw
+
+        def take_raw() -> bytes:
+            raw = take()
+            is_open = method_frame(0, m.ConnectionOpenOk()) in raw
+            close = m.ConnectionClose(reply_code=320, reply_text="CONNECTION_FORCED - shutdown")
+            return raw + method_frame(0, close) if is_open else raw
+
+        monkeypatch.setattr(peer, "take_raw", take_raw)
+        return peer
+
+    monkeypatch.setattr(world, "connect", connect_and_close)
+    life = scene.shovel()
+    assert life.status.state == "terminated"
+    assert "CONNECTION_FORCED - shutdown" in life.status.error
+    monkeypatch.setattr(world, "connect", connect)
+    scene.advance(scene.waits[-1])
+    assert life.status.state == "running"
+    assert scene.waiting("r", "b") == BODIES
+
+
+def test_a_source_that_numbers_deliveries_otherwise_is_a_failure() -> None:
+    """Acknowledgements would go to other messages than those that were confirmed."""
+    scene = ShovelScene()
+    life = scene.shovel()
+    source = next(link for link in scene.links if link.uri.host == "a")
+    content = content_frames(1, content_header(1, Properties()), b"m", 4096)
+    deliver = m.BasicDeliver(
+        consumer_tag="c", delivery_tag=7, redelivered=False, exchange="", routing_key="q"
+    )
+    source.core.receive_data(method_frame(1, deliver) + content, 0.0)
+    scene.settle()
+    assert (life.status.state, life.status.error) == (
+        "terminated",
+        "UNEXPECTED_FRAME - delivery tag 7 was not expected",
+    )
+    assert scene.waiting("r", "b") == []
