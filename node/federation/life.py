@@ -147,6 +147,11 @@ class LinkLife:
 
     # --- for the owner ---
 
+    @property
+    def goal(self) -> Link:
+        """The link that this is, or becomes once it has deleted what it made upstream."""
+        return self.link if self._next is None else self._next
+
     def start(self) -> None:
         """Connect."""
         self.is_started = True
@@ -161,11 +166,18 @@ class LinkLife:
         self._leave(is_removed=is_removed)
 
     def restart(self) -> None:
-        """Connect anew at once. What it made upstream stays."""
-        self._begin_anew()
+        """Connect anew at once. What it made upstream stays.
+
+        Nothing changes for a link that is not started, or that deletes what it made: it connects as soon as it may.
+        """
+        if self.is_started and not self._is_leaving:
+            self._begin_anew()
 
     def replace(self, link: Link, *, is_removed: bool = False) -> None:
         """Go on as a changed link of the same key.   is_removed: what the former made upstream is deleted first."""
+        if not self.is_started:
+            self.link = link
+            return
         self._next = link
         self._leave(is_removed=is_removed)
 
@@ -205,10 +217,17 @@ class LinkLife:
         self._local.start()
 
     def _flow_changed(self, may_publish: bool) -> None:
-        """Take nothing from upstream while the broker here takes nothing."""
         self._may_publish = may_publish
-        if self._upstream is not None:
-            (self._upstream.resume_reading if may_publish else self._upstream.pause_reading)()
+        self._follow_flow()
+
+    def _follow_flow(self) -> None:
+        """Take nothing from upstream while the broker here takes nothing.
+
+        The handshake is read all the same, and what is answered when resources are deleted: neither brings messages.
+        """
+        if self._upstream is not None and self.session is not None:
+            is_read = self._may_publish or self._is_leaving
+            (self._upstream.resume_reading if is_read else self._upstream.pause_reading)()
 
     @property
     def _name(self) -> str:
@@ -234,21 +253,20 @@ class LinkLife:
         client = self._host.dial(self._uri, self._name, lambda events: self._from_upstream(attempt, events))
         self._upstream = client
         client.start()
-        if not self._may_publish:
-            client.pause_reading()
 
     def _from_upstream(self, attempt: int, events: Sequence[Event]) -> None:
         if attempt != self._attempt or self._upstream is None:
             return
         first = 0
         if self.session is None:
-            match events[0] if events else None:
-                case Opened(properties):
-                    self._open_session(Peer(self.status.uri, self._vhost, properties))
-                    first = 1
-                case Closed() as event:
+            # A broker that stops may close a connection with the same bytes with which it opens it.
+            for event in events:
+                if isinstance(event, Closed):
                     self._failed(failure.disconnected(event, has_worked=False))
                     return
+            if events and isinstance(events[0], Opened):
+                self._open_session(Peer(self.status.uri, self._vhost, events[0].server_properties))
+                first = 1
         if self.session is not None:
             self.session.take_upstream(events[first:], self._host.now)
             self._look()
@@ -272,6 +290,7 @@ class LinkLife:
         else:
             self.session = QueueLink(attempt, is_hungry=lambda: host.is_hungry(of))
         self.session.begin(host.now)
+        self._follow_flow()
 
     # --- running ---
 
@@ -360,6 +379,7 @@ class LinkLife:
         if is_removed and session is not None and session.failure is None:
             self._timer_at = self._host.now + CLEAN_UP_S
             self._timer = self._host.after(CLEAN_UP_S, self._left)
+            self._follow_flow()
             session.clean_up()
             self._look()
         else:

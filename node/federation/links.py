@@ -145,18 +145,18 @@ class Links:
     def _name_changed(self) -> None:
         """Begin all links anew, as the queues upstream have other names now."""
         for life in list(self):
-            life.replace(life.link, is_removed=True)
+            life.replace(life.goal, is_removed=True)
 
     def _renew(self, of: Federated) -> None:
         """Start, change and end links of an exchange or queue, as they should be."""
         is_federated = federated_record(self._facts, of) is not None
         known = self._lives.get(of, {})
-        if not is_federated and not known:
-            if of in self._federated.get(of.vhost, ()):
-                self._federated[of.vhost].discard(of)
-            return
         if is_federated:
             self._federated.setdefault(of.vhost, set()).add(of)
+        elif of in self._federated.get(of.vhost, ()):
+            self._federated[of.vhost].discard(of)
+        if not is_federated and not known:
+            return
         wanted = {link.key: link for link in links_of(self._facts, of)}
         for key in [each for each in known if not self._is_ours(wanted, each)]:
             self._end(of, key, is_removed=key not in wanted)
@@ -176,7 +176,7 @@ class Links:
                 self._host.watch(of, is_watched=True)
             if all(each.link.key != key for each in self._leaving):
                 life.start()  # else it has to wait: the former one deletes what this one needs
-        elif life.link != link:
+        elif life.goal != link:
             life.replace(link, is_removed=not life.link.upstream.has_same_resources(link.upstream))
 
     def _end(self, of: Federated, key: LinkKey, *, is_removed: bool) -> None:

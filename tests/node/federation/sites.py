@@ -194,6 +194,7 @@ class Site:
         """The seconds by which its clock is ahead of the others."""
         self.lines: list[str] = []
         self.changes: list[Change] = []
+        self._flows: list[Callable[[bool], None]] = []
         settings = BrokerSettings(server_properties=properties(name))
         self.world = world = World(settings)
         world.broker.exchange_types._load = lambda plugin: (
@@ -251,6 +252,10 @@ class Site:
             if link.site is self and not link.name:
                 link.cut()
 
+    def hold_links(self, *, is_held: bool) -> None:
+        """Tell the links that run here that this broker takes nothing, or takes messages again."""
+        self._flows[-1](not is_held)
+
     def follow(self) -> bool:
         """Tell the links what has changed; True if anything has."""
         changes, self.changes[:] = list(self.changes), []
@@ -280,6 +285,7 @@ class Site:
         return 0.0
 
     def dial_local(self, vhost: str, name: str, on_events: OnEvents, on_flow: Callable[[bool], None]) -> Link:
+        self._flows.append(on_flow)
         return Link(self.sites, self, vhost, on_events, "<local>")
 
     def dial(self, uri: AmqpUri, name: str, on_events: OnEvents) -> Link:
