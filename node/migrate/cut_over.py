@@ -58,7 +58,7 @@ def _all(move: Move, step: Step, document: Row) -> Iterator[str]:
                 yield f"{finding.subject} {finding.text}"
     yield from _shovels(move)
     if step in ("publishers", "finish"):
-        yield from _stranded(move)
+        yield from _stranded(move, step)
     if step == "finish":
         yield from _left(move)
 
@@ -76,11 +76,16 @@ def _shovels(move: Move) -> Iterator[str]:
         status = move.status(shovel)
         if status is not None and status.state not in ("running", "flow"):
             why = f": {status.reason}" if status.reason else ""
+            if status.state == "missing":
+                why = f": run `fluffle migrate {'start' if move.direction == 'out' else 'back'}` again"
             yield f"the shovel of queue {shovel.queue!r} in {shovel.vhost!r} is {status.state}{why}"
 
 
-def _stranded(move: Move) -> Iterator[str]:
-    """Yield queues whose messages would be where nothing consumes."""
+def _stranded(move: Move, step: Step) -> Iterator[str]:
+    """Yield queues whose messages would be where nothing consumes.
+
+    The end needs no shovel for a queue that is empty: one that was interrupted has removed some of them.
+    """
     consumers = move.consumers()
     for plan in move.plans():
         queue, count = plan.queue, consumers.get(plan.key, 0)
@@ -90,7 +95,7 @@ def _stranded(move: Move) -> Iterator[str]:
         if count:
             here = counted(count, "consumer")
             yield f"{where} has {here} at {move.source.product} still: publish there until they have moved"
-        elif move.shovel(plan.key) not in move.history.shovels:
+        elif move.shovel(plan.key) not in move.history.shovels and (step != "finish" or queue.messages):
             yield f"{where} has no shovel: run `fluffle migrate cut-over consumers`"
         elif _loses_unless_consumed(queue) and move.consumed.get(plan.key):
             there = move.target.queues[plan.key]

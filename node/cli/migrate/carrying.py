@@ -27,12 +27,16 @@ def make_user(session: Session, vhosts: Iterable[str]) -> bool:
 
 
 def put_shovels(session: Session, shovels: Iterable[Shovel]) -> int:
-    """Make shovels, each of which is in the journal then. Returns: their number. Raises: ApiFailed; OSError."""
+    """Make shovels. Returns: their number. Raises: ApiFailed; OSError.
+
+    Each is in the journal before it is made: one that is not there would stay when all are removed, and move messages
+    one way while another shovel moves them back.
+    """
     password, _ = session.state.password()
     host, number = session.host_api(), 0
     for shovel in shovels:
-        host.put(shovel.path, {"value": shovel.value(session.ends, password)})
         session.append(shovel_record(shovel, is_put=True))
+        host.put(shovel.path, {"value": shovel.value(session.ends, password)})
         number += 1
     return number
 

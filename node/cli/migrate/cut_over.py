@@ -10,7 +10,13 @@ import time
 from typing import Final
 
 from node.catalogue.records import Json
-from node.cli.migrate.carrying import make_user, put_shovels, remove_shovels, remove_user
+from node.cli.migrate.carrying import (
+    make_user,
+    put_shovels,
+    remove_shovels,
+    remove_user,
+    shovels_to_put,
+)
 from node.cli.migrate.command import EX_OK, EX_REFUSED
 from node.cli.migrate.failures import MigrateError
 from node.cli.migrate.looking import Session, session
@@ -123,14 +129,17 @@ def _close(found: Session, move: Move, step: Step, users: tuple[str, ...]) -> No
 def _await_consumers(found: Session, arguments: argparse.Namespace) -> int:
     """Make the shovel of each queue as soon as its consumers have left, until all have one."""
     deadline_s = time.monotonic() + arguments.timeout
-    shown = ""
+    shown, is_under_way = "", False
     while True:
         move = found.look(is_light=True)
-        ready = move.to_begin()
+        # Those that are missing, although they were made, are made once more: as the step begins, and not each time.
+        ready = move.to_begin() if is_under_way else shovels_to_put(found, move, False)
+        is_under_way = True
         if ready:
             found.append(*found.samples(move))
-            make_user(found, (each.vhost for each in ready))
-            print(f"{counted(put_shovels(found, ready), 'shovel')} made", flush=True)
+            is_new = make_user(found, (each.vhost for each in ready))
+            made = put_shovels(found, shovels_to_put(found, move, True) if is_new else ready)
+            print(f"{counted(made, 'shovel')} made", flush=True)
             continue
         consumers = move.consumers()
         waiting = [(each.key, consumers.get(each.key, 0)) for each in move.without_shovel()]

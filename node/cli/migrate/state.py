@@ -66,6 +66,14 @@ class State:
 
     # --- the journal ---
 
+    @property
+    def journal_bytes(self) -> int:
+        """The size of the journal."""
+        try:
+            return self._journal_path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def history(self) -> History:
         """Return what the journal says. Raises: StateError; OSError."""
         return history(self._records())

@@ -14,6 +14,9 @@ from node.migrate.progress import Pace, progress, progress_json, progress_text
 SAMPLE_S: Final = 30.0
 """The journal gets a sample so often while it is watched."""
 
+SAMPLED_MAX_BYTES: Final = 1 << 26
+"""A journal that is larger gets no more samples while it is watched: each look reads all of it, and it has a limit."""
+
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
@@ -24,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
         now_s = time.monotonic()
         move = found.look(is_light=True)
         shown = progress(move, pace, now_s)
-        if now_s - sampled_s >= SAMPLE_S:
+        if now_s - sampled_s >= SAMPLE_S and found.state.journal_bytes < SAMPLED_MAX_BYTES:
             found.append(*found.samples(move))
             sampled_s = now_s
         at = now_text()

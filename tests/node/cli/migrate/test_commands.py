@@ -1,15 +1,18 @@
 """The commands of a migration against brokers in memory: each can be run again, wherever it was interrupted."""
 
+import errno
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.cli.main import main
-from node.cli.migrate import cut_over, looking, plan
+from node.cli.migrate import cut_over, looking, plan, watch
+from node.cli.migrate.state import State
 from node.migrate.cut_over import SETTLED_S
+from node.migrate.history import History, Record
 from tests.node.cli.migrate.fake_broker import FakeBroker
 from tests.node.migrate.sites import connection_row, consumer_row, counters, queue_row
 
@@ -170,6 +173,50 @@ def test_consumers_are_waited_for(
     assert len(old.shovels) == 2
 
 
+def test_no_shovel_is_left_behind_by_a_journal_that_cannot_be_written(
+    run: Run, old: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shovel that the journal does not know would run against the one of the way back."""
+    with_consumer(old, "a")
+    started(run)
+    old.options["consumers"] = []
+    append = State.append
+
+    def full(state: State, past: History, found: Iterable[Record]) -> None:
+        kept = list(found)
+        if any(each["what"] == "shovel" for each in kept):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(state, past, kept)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "append", full)
+        assert run("cut-over", "consumers") == 2
+    assert run("back") == 0
+    assert {name for _, name in old.shovels} == {f"fluffle-migrate-back {name}" for name in ("a", "b")}
+
+
+def test_a_shovel_that_is_missing_is_told_with_its_remedy(
+    run: Run, old: FakeBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started(run)
+    old.shovels.popitem()
+    assert run("cut-over", "consumers") == 1
+    assert "is missing: run `fluffle migrate start` again" in capsys.readouterr().err
+    assert run("start") == 0
+    assert run("cut-over", "consumers") == 0
+
+
+def test_consumers_get_a_shovel_that_is_missing_where_its_state_is_not_told(
+    run: Run, old: FakeBroker
+) -> None:
+    """RabbitMQ tells no states without the plug-in for management."""
+    started(run)
+    old.shovels.popitem()
+    old.options["shovels"] = None
+    assert run("cut-over", "consumers") == 0
+    assert len(old.shovels) == 2
+
+
 def test_close_closes_consumers_only(run: Run, old: FakeBroker) -> None:
     with_consumer(old, "a")
     old.options["connections"] = [connection_row("c"), connection_row("p 1")]
@@ -218,6 +265,23 @@ def test_the_end_waits_until_all_is_empty(run: Run, old: FakeBroker, new: FakeBr
     assert run("start") == 1
 
 
+@pytest.mark.parametrize("changes", range(3))
+def test_an_end_that_is_interrupted_goes_on(changes: int, run: Run, old: FakeBroker, new: FakeBroker) -> None:
+    """Queues that are empty need no shovel any more."""
+    started(run)
+    assert run("cut-over", "consumers") == 0
+    assert run("cut-over", "publishers") == 0
+    for name in old.queues:
+        old.queues[name] = queue_row(name, 0, **counters(0, 5))
+        new.queues[name] = queue_row(name, 5, **counters(5, 0))
+    broker = old if changes < 2 else new
+    broker.fails_after = changes % 2
+    assert run("cut-over") == 2
+    broker.fails_after = None
+    assert run("cut-over") == 0
+    assert (old.shovels, new.users) == ({}, {})
+
+
 def test_a_message_that_is_missing_makes_the_report_fail(run: Run, old: FakeBroker, new: FakeBroker) -> None:
     started(run)
     old.queues["a"] = queue_row("a", 0, **counters(0, 5))
@@ -261,6 +325,18 @@ def test_watch_shows_both_ends(run: Run, capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out)["messages_source"] == 10
     assert run("watch", "--once") == 0
     assert "10 at RabbitMQ, 0 at Fluffle" in capsys.readouterr().out
+
+
+def test_a_long_watch_does_not_fill_the_journal(
+    run: Run, old: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal beyond its limit could not be read by the steps that follow."""
+    started(run)
+    old.queues["a"] = queue_row("a", 4, **counters(0, 1))
+    monkeypatch.setattr(watch, "SAMPLED_MAX_BYTES", (tmp_path / "state" / "journal.log").stat().st_size)
+    before = len(records(tmp_path))
+    assert run("watch", "--once") == 0
+    assert len(records(tmp_path)) == before
 
 
 def test_shovels_at_fluffle(run: Run, old: FakeBroker, new: FakeBroker) -> None:
