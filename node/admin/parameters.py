@@ -9,15 +9,17 @@ from typing import Final
 from node.admin.admin import Admin, AdminError, check_name
 from node.admin.policies import NO_PARAMETER, invalid
 from node.admin.vhosts import existing
+from node.catalogue import federation_parameters, shovel_parameters
 from node.catalogue.commands import (
     ClearGlobalParameter,
     ClearParameter,
     SetGlobalParameter,
     SetParameter,
 )
+from node.catalogue.federation_parameters import UPSTREAM, UPSTREAM_SET
 from node.catalogue.parameters import POLICY, validate_parameter
 from node.catalogue.records import Json
-from node.catalogue.shovel_parameters import SHOVEL, local_vhosts
+from node.catalogue.shovel_parameters import SHOVEL
 from node.definitions.reading import DefinitionsInvalid, check_depth
 from node.definitions.rows import Row, parameter_rows
 from node.log import admin as log_admin
@@ -46,19 +48,23 @@ async def set_parameter(admin: Admin, vhost: str, component: str, name: str, val
     plugins = admin.catalogue.plugins.by_name
     command = parameter_command(vhost, component, name, value, plugins)
     if component == SHOVEL:
-        _check_local_access(admin, value)
+        _check_local_access(admin, shovel_parameters.local_vhosts(value))
+    elif component in (UPSTREAM, UPSTREAM_SET):
+        _check_local_access(admin, federation_parameters.local_vhosts(vhost, value))
     is_new = await admin.submit(command)
     admin.logger.info(log_admin.parameter_set(component, name, vhost))
     return is_new
 
 
-def _check_local_access(admin: Admin, value: Json) -> None:
-    """Check that who sets a shovel may use the vhosts here in which it has all rights. Raises: AdminError.
+def _check_local_access(admin: Admin, vhosts: Collection[str]) -> None:
+    """Check that who sets a shovel or an upstream may use the vhosts here in which it has all rights.
+
+    Raises: AdminError.
 
     Tools on the node's own machine are no user, and may use all that there are.
     """
     user = admin.catalogue.user(admin.by)
-    for vhost in sorted(local_vhosts(value)):
+    for vhost in sorted(vhosts):
         is_there = admin.catalogue.vhost(vhost) is not None
         if not is_there or (user is not None and admin.catalogue.permission(vhost, user.name) is None):
             raise invalid(f'user "{admin.by}" may not connect to vhost "{vhost}"')

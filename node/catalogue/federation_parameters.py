@@ -22,7 +22,7 @@ from node.catalogue.parameter_validation import (
 )
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.catalogue.records import Json
-from node.catalogue.uri_parameters import check_uris
+from node.catalogue.uri_parameters import check_uris, vhosts_here
 
 PLUGIN: Final = "rabbitmq_federation"
 UPSTREAM: Final = "federation-upstream"
@@ -55,6 +55,18 @@ def validate_upstream_set(name: str, value: Json) -> list[str]:
     return [
         problem for each in value for problem in check_object(name, each, checks, mandatory=("upstream",))
     ]
+
+
+def local_vhosts(vhost: str, value: Json) -> set[str]:
+    """Return the vhosts of this broker that the URIs without a host name.
+
+    vhost: of the parameter, which a URI without a vhost means.   value: passed `validate_upstream` or that of sets.
+    """
+    found: set[str] = set()
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, dict) and "uri" in each:
+            found |= vhosts_here(each["uri"], vhost)
+    return found
 
 
 def validate_federation(name: str, value: Json) -> list[str]:

@@ -9,7 +9,6 @@ Source: RabbitMQ 3.10.8, `rabbit_shovel_parameters` and `rabbit_parameter_valida
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from node.amqp_client.uri import parse
 from node.catalogue.parameter_validation import (
     Check,
     check_boolean,
@@ -22,7 +21,7 @@ from node.catalogue.parameter_validation import (
     term,
 )
 from node.catalogue.records import Json
-from node.catalogue.uri_parameters import check_uris
+from node.catalogue.uri_parameters import check_uris, vhosts_here
 
 PLUGIN: Final = "rabbitmq_shovel"
 SHOVEL: Final = "shovel"
@@ -54,12 +53,7 @@ def validate_shovel(name: str, value: Json) -> list[str]:
 def local_vhosts(value: Json) -> set[str]:
     """Return the vhosts of this broker that the URIs without a host name. The value passed `validate_shovel`."""
     assert isinstance(value, dict)
-    found: set[str] = set()
-    for key in ("src-uri", "dest-uri"):
-        uris = value[key] if isinstance(value[key], list) else [value[key]]
-        assert isinstance(uris, list)
-        found.update(uri.vhost for uri in map(parse, map(str, uris)) if uri.host is None)
-    return found
+    return vhosts_here(value["src-uri"]) | vhosts_here(value["dest-uri"])
 
 
 def _check_name(name: str, value: Json) -> list[str]:

@@ -31,6 +31,13 @@ def check_uris(name: str, value: Json) -> list[str]:
     return []
 
 
+def vhosts_here(uris: Json, default_vhost: str = "/") -> set[str]:
+    """Return the vhosts of this broker that the URIs without a host name.   uris: passed `check_uris`."""
+    texts = uris if isinstance(uris, list) else [uris]
+    found = (parse(text, default_vhost) for text in texts if isinstance(text, str))
+    return {uri.vhost for uri in found if uri.host is None}
+
+
 def _check_uri(text: str) -> list[str]:
     try:
         parse(text)

@@ -19,6 +19,7 @@ from node.federation.plan import Federated
 from node.federation.rows import link_row
 from node.io.amqp_client import AmqpClient
 from node.io.link_service import LinkService
+from node.io.local_dial import dial_local
 from node.io.local_link_client import LocalLinkClient
 from node.io.plugin_service import ServiceHost
 from node.log.log import escape
@@ -79,9 +80,14 @@ class FederationService(LinkService):
         )
 
     def dial(self, uri: AmqpUri, name: str, on_events: OnEvents) -> Client:
-        """Return a connection to another broker. A URI without a host gives one that fails."""
-        settings = settings_of(uri, client_properties(name))
-        return AmqpClient(uri, settings, loop=self._loop, on_events=on_events)
+        """Return a connection to another broker, or to this one for a URI without a host."""
+        return AmqpClient(
+            uri,
+            settings_of(uri, client_properties(name)),
+            loop=self._loop,
+            on_events=on_events,
+            dial=lambda client: dial_local(self._broker, client, self._loop),
+        )
 
     def bindings(self, of: Federated) -> Collection[Binding]:
         """Return the bindings from an exchange."""

@@ -21,6 +21,7 @@ from node.catalogue.access import LoginRefused, check_login, check_vhost_access
 from node.catalogue.records import User
 from node.client.node_rights import NODE, NodeRights
 from node.client.rights import Rights
+from node.client.server_properties import server_properties
 from node.io.amqp_client import LOCAL_CONNECTION, AmqpClient
 from node.override import override
 
@@ -152,7 +153,9 @@ def _dial(broker: "Broker", client: AmqpClient, loop: asyncio.AbstractEventLoop)
         client.refused(530, f"NOT_ALLOWED - vhost {uri.vhost} not found")
         return
     transport = LocalTransport(broker, client, user, rights, loop)
-    start = ConnectionStart(mechanisms=" ".join(uri.mechanisms).encode())
+    start = ConnectionStart(
+        server_properties=server_properties(broker), mechanisms=" ".join(uri.mechanisms).encode()
+    )
     tune = ConnectionTune(_CHANNEL_MAX, transport.connection.frame_max_bytes, heartbeat=0)
     handshake = (start, tune, ConnectionOpenOk())
     client.join(transport, b"".join(method_frame(0, each) for each in handshake))

@@ -3,6 +3,8 @@
 from typing import Any
 
 from node.admin import parameters
+from node.catalogue.commands import EnablePlugin, PutVhost, SetPermission
+from node.federation.plugin import PLUGIN
 from tests.kit.office import Office
 
 OPERATOR_POLICY = {"pattern": "^a", "definition": {"max-length": 5}, "priority": 1}
@@ -45,6 +47,25 @@ def test_refused_parameters() -> None:
     elsewhere = put(office.admin, "v", "nope", "n", 5)
     assert office.fails(elsewhere) == ("not_found", ["no_such_vhost", "v"])
     assert not dict(office.catalogue.parameters("/"))
+
+
+def test_an_upstream_of_this_broker_needs_a_permission_in_its_vhost() -> None:
+    """Links without a host have all rights in their vhost, as have those of RabbitMQ's direct connections."""
+    office = Office()
+    office.world.submit(EnablePlugin(PLUGIN.name, tuple(each.name for each in PLUGIN.exchange_types)))
+    office.world.submit(PutVhost("v"))
+    put = parameters.set_parameter
+    refused = 'Validation failed\n\nuser "guest" may not connect to vhost "v"\n'
+    upstream = {"uri": ["amqp://host/v", "amqp:///v"]}
+    of_set = [{"upstream": "u"}, {"upstream": "u", "uri": "amqp:///v"}]
+    for component, value in (("federation-upstream", upstream), ("federation-upstream-set", of_set)):
+        assert office.fails(put(office.admin, "/", component, "n", value)) == ("invalid", refused)
+        assert office.do(
+            put(office.admin, "/", component, "own", {"uri": "amqp://"} if value is upstream else [])
+        )
+    office.world.submit(SetPermission("v", "guest", "", "", ""))
+    for component, value in (("federation-upstream", upstream), ("federation-upstream-set", of_set)):
+        assert office.do(put(office.admin, "/", component, "n", value))
 
 
 def test_global_parameters() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from node.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
+from node.amqp.properties import Properties
+from node.amqp_client.phase import Phase
 from node.amqp_client.settings import client_properties, settings_of
-from node.amqp_client.uri import AmqpUri
-from node.catalogue.commands import SetParameter, SetPolicy
+from node.amqp_client.uri import AmqpUri, parse
+from node.catalogue.commands import PutVhost, SetParameter, SetPolicy
 from node.federation.life import Client, OnEvents
 from node.io.amqp_client import AmqpClient
 from node.io.federation import FederationService
@@ -120,6 +122,49 @@ def test_an_alarm_here_keeps_messages_upstream_until_it_ends() -> None:
         await until(lambda: sites.down.queue("q").backlog.count == 11)
 
     sites.run(story)
+
+
+def test_an_upstream_without_a_host_is_another_vhost_of_this_broker() -> None:
+    """A URI without a host needs no password, and its links know the cluster's name as those of any broker do."""
+    world = LoopWorld()
+    client = world.client()
+    client.ask(1, ExchangeDeclare(exchange="x", type="fanout", durable=True))
+    client.ask(1, QueueDeclare(queue="q", durable=True))
+    client.ask(1, QueueBind(queue="q", exchange="x"))
+    client.lose()
+    world.submit(PutVhost("v"))
+    world.submit(SetParameter("/", "federation-upstream", "u", {"uri": "amqp:///v"}))
+    world.submit(SetPolicy("/", "fed", "^[xq]$", {"federation-upstream": "u"}, 0, "all"))
+
+    async def story() -> None:
+        service = FederationService(ServiceHost(world.broker, config()))
+        service.start()
+
+        def all_run() -> bool:
+            return all(each["status"] == "running" for each in service.answer("links", {}))
+
+        await until(all_run)
+        assert [each["uri"] for each in service.answer("links", {})] == ["amqp:///v"] * 2
+        peers = [life.session.peer for life in service.links if life.session is not None]
+        assert [peer.cluster for peer in peers] == [service.cluster] * 2
+        uri = parse("amqp:///v")
+        publisher = AmqpClient(
+            uri,
+            settings_of(uri, client_properties("publisher")),
+            loop=asyncio.get_running_loop(),
+            on_events=lambda events: None,
+            dial=lambda client: dial_local(world.broker, client, asyncio.get_running_loop()),
+        )
+        publisher.start()
+        await until(lambda: publisher.core.phase is Phase.RUNNING)
+        publisher.core.open_channel(1)
+        publisher.core.publish_body(1, "x", "k", b"m", Properties())
+        await until(lambda: world.queue("q").backlog.count == 1)
+        publisher.abort()
+        service.stop(is_removed=False)
+        await until(lambda: not world.broker.connections)
+
+    world.run(story)
 
 
 def test_a_restart_connects_anew() -> None:
