@@ -9,6 +9,7 @@ There is no rule of the protocol here. The events of one read come as one list.
 
 import asyncio
 import errno
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -137,11 +138,6 @@ class AmqpClient(asyncio.Protocol):
     def name(self) -> str:
         """The name of the connection here, if it is one to the node itself; empty for one to another broker."""
         return "" if self._transport is None else self._transport.get_extra_info(LOCAL_CONNECTION, "")
-
-    @property
-    def unsent_bytes(self) -> int:
-        """The number of bytes that the system has not taken."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     # --- asyncio.Protocol ---
 
@@ -301,4 +297,10 @@ def _reason(error: OSError) -> str:
         return "nxdomain"
     if isinstance(error, TimeoutError):
         return "timeout"
-    return errno.errorcode.get(error.errno or 0, str(error)).lower()
+    return errno.errorcode.get(error.errno or _first_number(str(error)), str(error)).lower()
+
+
+def _first_number(text: str) -> int:
+    """Return the number of the first error in a text for several, as a host with several addresses gives; 0: none."""
+    found = re.search(r"\[Errno ([0-9]+)\]", text)
+    return 0 if found is None else int(found[1])

@@ -14,7 +14,7 @@ from node.amqp_client.phase import Phase
 from node.amqp_client.settings import client_properties, settings_of
 from node.amqp_client.uri import parse
 from node.config.config import TlsOptions
-from node.io.amqp_client import AmqpClient
+from node.io.amqp_client import AmqpClient, _reason
 from tests.kit.authority import Authority
 from tests.kit.patience import LIMIT_S, patience
 from tests.kit.ports import HOST, free_port
@@ -203,3 +203,25 @@ def test_a_wrong_password(server: ServerThread) -> None:
 
 def test_a_uri_without_a_host_needs_a_node() -> None:
     assert refusal("amqp://")[0] == "a URI without a host needs a node"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 5672)"), "econnrefused"),
+        (
+            OSError(
+                "Multiple exceptions: [Errno 111] Connect call failed ('::1', 5672, 0, 0), "
+                "[Errno 111] Connect call failed ('127.0.0.1', 5672)"
+            ),
+            "econnrefused",
+        ),
+        (OSError("Multiple exceptions: [Errno 113] No route, [Errno 111] refused"), "ehostunreach"),
+        (TimeoutError(), "timeout"),
+        (socket.gaierror(-2, "Name or service not known"), "nxdomain"),
+        (OSError("something else"), "something else"),
+    ],
+)
+def test_errors_have_the_words_of_erlang(error: OSError, reason: str) -> None:
+    """A host with several addresses gives one error for all of them."""
+    assert _reason(error) == reason
