@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.catalogue.records import Json
-from node.migrate.answers import Row, count, inner, rows, text, texts
+from node.migrate.answers import count, inner, rows, text, texts
 from node.migrate.client_needs import client_findings
 from node.migrate.clients import Client, foreign_consumers
 from node.migrate.document import Document, document, of_vhosts
 from node.migrate.ends import SHOVEL_PLUGIN, End, Ends, Host, end_from_json, host_from_json, shovel_host
 from node.migrate.features import abilities, feature_findings
 from node.migrate.findings import Finding, ordered
-from node.migrate.findings import from_json as finding_from_json
 from node.migrate.groups import Group, groups
-from node.migrate.queues import Key
 from node.migrate.shovels import QUEUE_MAX
 from node.migrate.site import Site
 from node.migrate.tables import counted
 from node.migrate.target_check import target_findings
-from node.migrate.ways import QueuePlan, Selection, Way, queue_plan, way_findings
+from node.migrate.ways import QueuePlan, Selection, queue_plan, way_findings
 
 FORMAT: Final = 1
 
@@ -71,10 +69,6 @@ class Plan:
         """The findings that block."""
         return [each for each in self.findings if each.weight == "blocks"]
 
-    def of_way(self, *ways: Way) -> list[QueuePlan]:
-        """Return the queues that move in one of these ways."""
-        return [each for each in self.queues if each.way in ways]
-
 
 def plan(
     source: Site, target: Site | None, settled: Settled, taken_users: Mapping[str, str] | None = None
@@ -95,7 +89,7 @@ def plan(
         *_of_shovels(settled, plans, source, target),
     ]
     if target is not None:
-        findings += target_findings(source, target)
+        findings += target_findings(source, target, [each.queue for each in plans if each.way != "stays"])
     clients = tuple(each for each in source.clients if not each.is_mover)
     together = tuple(groups(plans, clients))
     return Plan(
@@ -257,22 +251,5 @@ def settled_from_json(document: Json) -> Settled:
             host_from_json(document),
             Selection(texts(selection.get("vhosts")), text(selection, "pattern")),
         )
-    except ValueError as error:
-        raise PlanInvalid(f"is no plan: {error}") from None
-
-
-def planned_keys(document: Row) -> list[Key]:
-    """Return the queues of a plan's JSON that are to move."""
-    return [
-        (text(row, "vhost"), text(row, "name"))
-        for row in rows(document.get("queues"))
-        if text(row, "way") != "stays"
-    ]
-
-
-def planned_findings(document: Row) -> list[Finding]:
-    """Return the findings of a plan's JSON. Raises: PlanInvalid."""
-    try:
-        return [finding_from_json(row) for row in rows(document.get("findings"))]
     except ValueError as error:
         raise PlanInvalid(f"is no plan: {error}") from None

@@ -4,13 +4,13 @@ Fluffle's import leaves existing queues, exchanges and bindings as they are. Cli
 properties would be refused (406).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from node.catalogue.records import Json
 from node.migrate.answers import Row, rows, text
 from node.migrate.findings import Finding
-from node.migrate.queues import Key
+from node.migrate.queues import Key, Queue
 from node.migrate.site import Site
 
 BYTES_PER_MESSAGE: Final = 1024
@@ -19,8 +19,8 @@ BYTES_PER_MESSAGE: Final = 1024
 _PROPERTIES: Final = ("durable", "auto_delete", "type", "internal")
 
 
-def target_findings(source: Site, target: Site) -> Iterator[Finding]:
-    """Yield what at the target stands in the way."""
+def target_findings(source: Site, target: Site, moving: Collection[Queue]) -> Iterator[Finding]:
+    """Yield what at the target stands in the way.   moving: the queues of the source that are to move."""
     if not target.is_fluffle:
         yield Finding("blocks", "target", target.cluster_name, f"is a {target.product}, not a Fluffle")
     for node in target.nodes:
@@ -31,22 +31,26 @@ def target_findings(source: Site, target: Site) -> Iterator[Finding]:
                 yield Finding(
                     "blocks", "node", node.name, f"of Fluffle has a {noun} alarm: it takes no messages"
                 )
-    yield from _room(source, target)
+    yield from _room(target, moving)
     yield from _other_objects(source, target)
+    for queue in moving:
+        same = target.queues.get(queue.key)
+        if same is not None and same.messages:
+            yield Finding(
+                "note", "queue", queue.name, f"has {same.messages:,} messages at Fluffle already", queue.vhost
+            )
 
 
-def _room(source: Site, target: Site) -> Iterator[Finding]:
+def _room(target: Site, moving: Collection[Queue]) -> Iterator[Finding]:
     """Yield a finding if persistent messages may not fit. Each node is taken to have a copy of all."""
-    wanted = sum(
-        queue.bytes + queue.messages * BYTES_PER_MESSAGE for queue in source.queues.values() if queue.durable
-    )
+    wanted = sum(queue.bytes + queue.messages * BYTES_PER_MESSAGE for queue in moving if queue.durable)
     for node in target.nodes:
         if node.disk_left is not None and wanted > node.disk_left:
             yield Finding(
                 "blocks",
                 "node",
                 node.name,
-                f"has {node.disk_left:,} bytes above its disk alarm's limit, and all queues need up to {wanted:,}",
+                f"has {node.disk_left:,} bytes above its disk alarm's limit, and what moves needs up to {wanted:,}",
                 advice="make room, or move fewer queues at a time (--queues)",
             )
 
@@ -66,12 +70,6 @@ def _other_objects(source: Site, target: Site) -> Iterator[Finding]:
                     text(row, "vhost"),
                     "delete it at Fluffle if it is empty",
                 )
-    for key, queue in source.queues.items():
-        same = target.queues.get(key)
-        if same is not None and same.messages:
-            yield Finding(
-                "note", "queue", queue.name, f"has {same.messages:,} messages at Fluffle already", queue.vhost
-            )
 
 
 def _key(row: Row) -> Key:
