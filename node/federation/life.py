@@ -114,11 +114,6 @@ class Status(NamedTuple):
     uri: str
     since_s: float
 
-    @property
-    def is_down(self) -> bool:
-        """True if the link neither runs nor is about to."""
-        return self.status not in ("running", "starting")
-
 
 class LinkLife:
     """One link on this node.   on_ended: called once it is stopped and has let go of everything."""

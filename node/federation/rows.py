@@ -33,8 +33,3 @@ def link_row(life: LinkLife, node: str, local_time: Callable[[float], datetime])
         counters={name: getattr(counters, name) for name in COUNTED},
     )
     return row
-
-
-def is_down(row: Row) -> bool:
-    """True if a link neither runs nor is about to."""
-    return row["status"] not in ("running", "starting")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from node.catalogue.records import Json
-from node.migrate.answers import inner, rows, text, texts
+from node.migrate.answers import inner, text, texts
 from node.migrate.percent import encoded
 from node.migrate.site import Site
 
@@ -134,8 +134,3 @@ def host_from_json(row: Mapping[str, Json]) -> Host | None:
     if found not in (None, "rabbitmq", "fluffle"):
         raise ValueError("shovels_at is rabbitmq or fluffle")
     return cast("Host | None", found)
-
-
-def vhosts_of(document: Mapping[str, Json]) -> list[str]:
-    """Return the names of the vhosts in a document."""
-    return [text(row, "name") for row in rows(document.get("vhosts"))]

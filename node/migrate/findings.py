@@ -4,7 +4,7 @@ A finding `blocks` if messages, objects or clients would be left behind or refus
 another way afterwards, and it is a `note` if an operator has something to know or to do.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, get_args
 
@@ -83,12 +83,3 @@ def _named(finding: Finding) -> str:
     if not finding.name:
         return ""
     return repr(finding.name) + (f" in {finding.vhost!r}" if finding.vhost else "")
-
-
-def from_json(row: Mapping[str, Json]) -> Finding:
-    """Return the finding of an object of a plan. Raises: ValueError."""
-    weight, texts = row.get("weight"), [row.get(key) for key in ("noun", "name", "text", "vhost", "advice")]
-    if weight not in WEIGHTS or not all(isinstance(each, str) for each in texts):
-        raise ValueError("a finding makes no sense")
-    noun, name, text, vhost, advice = map(str, texts)
-    return Finding(weight, noun, name, text, vhost, advice)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from node.catalogue.records import Json
-from node.migrate.answers import Row, count, is_set, rows, text
+from node.migrate.answers import Row, count, is_set, text
 from node.migrate.counts import Account, Reading, Side
 from node.migrate.ends import Direction
 from node.migrate.queues import Key
@@ -181,8 +181,3 @@ def stage_record(stage: Stage, direction: Direction) -> Record:
 
 def _direction(record: Row) -> Direction:
     return "back" if text(record, "direction") == "back" else "out"
-
-
-def records_of(value: Json) -> list[Record]:
-    """Return the records of a list."""
-    return [dict(row) for row in rows(value)]

@@ -49,11 +49,6 @@ class Move:
         return "rabbitmq" if self.direction == "out" else "fluffle"
 
     @property
-    def target_side(self) -> Side:
-        """The name of the end that messages go to."""
-        return "fluffle" if self.direction == "out" else "rabbitmq"
-
-    @property
     def source_end(self) -> End:
         """The addresses of the end that messages leave."""
         return self.ends.source(self.direction)
