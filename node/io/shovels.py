@@ -4,6 +4,7 @@ catalogue ─► Shovels ─► ShovelLife ─► AmqpClient ─► a broker, or
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ class ShovelService(LinkService):
         match question:
             case "shovels":
                 return [
-                    status_row(life.status, self.node)
+                    status_row(life.status, self.node, datetime.fromtimestamp)
                     | {"counters": {name: getattr(life.counters, name) for name in COUNTED}}
                     for life in self.shovels
                 ]

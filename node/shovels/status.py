@@ -3,7 +3,8 @@
 Source: RabbitMQ 3.10.8, `rabbit_shovel_mgmt` and `rabbit_shovel_status`.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from node.catalogue.records import Json
@@ -43,9 +44,13 @@ def ends_of(
     return tuple(found.items())
 
 
-def status_row(status: ShovelStatus, node: str) -> dict[str, Json]:
-    """Return the state as the HTTP API has it."""
-    row: dict[str, Json] = {"node": node, "timestamp": shown_time(status.since_s), "name": status.key.name}
+def status_row(status: ShovelStatus, node: str, local_time: Callable[[float], datetime]) -> dict[str, Json]:
+    """Return the state as the HTTP API has it.   local_time: converts seconds since 1970 to the time of day."""
+    row: dict[str, Json] = {
+        "node": node,
+        "timestamp": shown_time(local_time(status.since_s)),
+        "name": status.key.name,
+    }
     if status.type == "dynamic":
         row["vhost"] = status.key.vhost
     row |= {"type": status.type, "state": status.state}
@@ -57,7 +62,6 @@ def status_row(status: ShovelStatus, node: str) -> dict[str, Json]:
     return row
 
 
-def shown_time(seconds: float) -> str:
-    """Return a time as RabbitMQ's plug-in prints it: `2026-11-28  9:05:00`, in UTC."""
-    at = datetime.fromtimestamp(int(seconds), UTC)
+def shown_time(at: datetime) -> str:
+    """Return a time as RabbitMQ's plug-in prints it: `2026-11-28 9:05:00`."""
     return f"{at.year}-{at.month:02}-{at.day:02} {at.hour}:{at.minute:02}:{at.second:02}"
