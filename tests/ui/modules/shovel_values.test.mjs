@@ -13,6 +13,7 @@ test('passwords are not shown', () => {
   assert.equal(shownUri('amqp://user:secret@host:1/v?heartbeat=1'), 'amqp://user:******@host:1/v?heartbeat=1');
   assert.deepEqual(shownUris(['amqp://h', 'amqps://u:s@h']), ['amqp://h', 'amqps://u:******@h']);
   assert.deepEqual(shownUris('amqp://h'), ['amqp://h']);
+  assert.equal(shownUri('amqps://h?verify=verify_peer&password=secret&keyfile=k'), 'amqps://h?verify=verify_peer&password=******&keyfile=k');
 });
 
 test('what is empty is left out', () => {

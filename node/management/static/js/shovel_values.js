@@ -4,9 +4,9 @@ const NUMBERS = ['src-prefetch-count', 'reconnect-delay'];
 const FLAGS = ['dest-add-forward-headers', 'dest-add-timestamp-header', 'src-predeclared', 'dest-predeclared'];
 const TEXTS = ['ack-mode', 'src-exchange-key', 'dest-exchange-key'];
 
-/** A URI with its password replaced by asterisks. */
+/** A URI with asterisks in place of its password, and of that of a key for TLS. */
 export function shownUri(uri) {
-  return uri.replace(/(:\/\/[^@:/?#]*):[^@/?#]*@/, '$1:******@');
+  return uri.replace(/(:\/\/[^@:/?#]*):[^@/?#]*@/, '$1:******@').replace(/([?&]password=)[^&#]*/g, '$1******');
 }
 
 /** The URIs of an end of a parameter, as they may be shown. */
