@@ -12,8 +12,11 @@ from node.amqp.field_table import Table
 from node.amqp.properties import decode_properties, encode_properties
 from node.amqp_client.contents import encoded_fields, raw_properties, with_headers, with_properties
 
-KEPT_MAX: Final = 256
+KEPT_MAX: Final = 32
 """The most properties whose rewritten form is kept; then all are forgotten."""
+
+KEPT_MAX_BYTES: Final = 1024
+"""The longest properties that are kept: a link has up to 256 rewriters."""
 
 _USER_ID_OCTET: Final = 1
 _USER_ID: Final = 0x10
@@ -58,9 +61,10 @@ class ContentRewriter:
             new = self._changed(raw)
         else:
             new = with_headers(raw, self._added)
-        if len(self._kept) >= KEPT_MAX:
-            self._kept.clear()
-        self._kept[raw] = new
+        if len(raw) <= KEPT_MAX_BYTES:
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            self._kept[raw] = new
         return new
 
     def _changed(self, raw: bytes) -> bytes | None:
