@@ -48,9 +48,11 @@ class ClientConnection:
     def __init__(self, settings: ClientSettings, *, on_output: Callable[[], None] = _nobody) -> None:
         self._settings = settings
         self._on_output = on_output
+        wanted = settings.frame_max_bytes
         self._reader = ServerReader(
             self,
-            frame_max_bytes=settings.frame_max_bytes,
+            # A limit below AMQP's least would refuse the broker's first frame. `_tune` offers the least, too.
+            frame_max_bytes=max(wanted, FRAME_MIN_SIZE_BYTES) if wanted else 0,
             content_max_bytes=settings.content_max_bytes,
         )
         self._heartbeat = ClientHeartbeat()

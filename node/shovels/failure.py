@@ -61,3 +61,8 @@ def returned(event: Returned) -> Failure:
     """Return the failure of a destination whose queue has gone."""
     text = f"destination returned a message with code {event.code}, reason: {event.text}"
     return Failure("destination", f"{text}, key: '{event.routing_key}'")
+
+
+def too_few_channels(side: Side, limit: int) -> Failure:
+    """Return the failure of a connection on which the broker, or the URI, allows too few channels."""
+    return Failure(side, f"{side} connection has too few channels: channel_max is {limit}")

@@ -25,7 +25,7 @@ from node.shovels import failure
 from node.shovels.definition import AckMode, ShovelDefinition
 from node.shovels.failure import Failure, Side
 from node.shovels.headers import Rewriter
-from node.shovels.setup import CHANNEL, Prepared, Request, SetupFailed, set_up
+from node.shovels.setup import CHANNEL, QUESTIONS, Prepared, Request, SetupFailed, set_up
 
 REFUSED_PAUSE_S: Final = 1.0
 """The pause after the destination has refused a message: a queue that is full refuses it again at once."""
@@ -153,6 +153,11 @@ class Session:
 
     def begin(self) -> None:
         """Set up: both connections are open."""
+        for side, link in self._links.items():
+            limit = link.core.channel_max
+            if limit and limit < QUESTIONS:
+                self.failure = failure.too_few_channels(side, limit)
+                return
         self._ask(None)
 
     def take(self, side: Side, taken: Sequence[Event]) -> None:

@@ -241,3 +241,14 @@ def test_a_destination_exchange_may_have_no_queue_for_a_message() -> None:
     life = scene.shovel(dest_exchange="amq.fanout")
     assert life.status.state == "running"
     assert scene.counts("q", "a") == (0, 0)
+
+
+@pytest.mark.parametrize(("key", "side"), [("src_uri", "source"), ("dest_uri", "destination")])
+def test_a_limit_of_channels_that_is_too_low_is_told(key: str, side: str) -> None:
+    """A shovel asks for its queues on a second channel."""
+    scene = ShovelScene()
+    host = "a" if side == "source" else "b"
+    life = scene.shovel(**{key: f"amqp://{host}?channel_max=1"})
+    assert life.status.state == "terminated"
+    assert life.status.error == f"{side} connection has too few channels: channel_max is 1"
+    assert scene.shovel(**{key: f"amqp://{host}?channel_max=2&frame_max=1"}).status.state == "running"
