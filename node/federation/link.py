@@ -129,6 +129,7 @@ class LinkSession(ABC):
         self._unsettled = Unsettled()
         self._rewriters: dict[tuple[bool, str, str], ContentRewriter] = {}
         self._now = 0.0
+        self._has_taken = self._has_settled = False
         self._ack_to = 0
         self._consumer = ""
         """The tag of the consumer; empty: there is none."""
@@ -180,11 +181,12 @@ class LinkSession(ABC):
 
     @property
     def has_moved_nothing(self) -> bool:
-        """True if messages were published here, and the broker has answered none of them.
+        """True if messages came, and the broker here has answered none of them.
 
-        So ends each attempt while a message waits for which the broker here closes the channel.
+        So ends each attempt while a message waits that cannot be passed on, or for which the broker here closes the
+        channel.
         """
-        return self._unsettled.has_none_settled
+        return self._has_taken and not self._has_settled
 
     @property
     def due_at(self) -> float:
@@ -311,6 +313,7 @@ class LinkSession(ABC):
     # --- messages ---
 
     def _delivered(self, event: Delivered) -> None:
+        self._has_taken = True
         key = self.rewriter_key(event)
         rewriter = self._rewriters.get(key)
         if rewriter is None:
@@ -345,10 +348,14 @@ class LinkSession(ABC):
                 self._unsettled.add(first_tag, len(contents))
             case "on-publish":
                 self._ack_to = first_tag + len(contents) - 1
+                self._has_settled = True
+            case "no-ack":
+                self._has_settled = True
 
     def _drop(self, tag: int) -> None:
         """Settle a message that is not passed on."""
         self._counters.dropped += 1
+        self._has_settled = True
         if self.link.upstream.ack_mode == "no-ack":
             return
         if self._unsettled.count == 0:
@@ -358,6 +365,7 @@ class LinkSession(ABC):
             self._upstream.ack(MESSAGES, tag, multiple=False)
 
     def _confirmed(self, event: Confirmed) -> None:
+        self._has_settled = True
         if event.is_ack:
             self._ack_to = max(self._ack_to, self._unsettled.confirmed(event.first, event.last))
             return

@@ -21,11 +21,6 @@ class Unsettled:
         """The number of messages that are neither confirmed nor refused."""
         self._published = 0
 
-    @property
-    def has_none_settled(self) -> bool:
-        """True if messages were published, and none of them is confirmed or refused."""
-        return 0 < self._published == self.count
-
     def add(self, first_tag: int, count: int) -> None:
         """Note that so many messages were published, whose deliveries have consecutive tags."""
         assert count > 0

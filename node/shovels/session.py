@@ -113,6 +113,7 @@ class Session:
         """The numbers of forwarded messages that are not settled at the source."""
         self._to_forward: int | None = None
         """The messages that are still to be forwarded; None: no limit."""
+        self._has_taken = False
         self._is_stopped_by_flow = False
         self._is_resting = False
         self._is_held = False
@@ -140,11 +141,12 @@ class Session:
 
     @property
     def has_moved_nothing(self) -> bool:
-        """True if messages were forwarded, and the destination has answered none of them.
+        """True if messages came, and the destination has answered none of them.
 
-        So ends each attempt while a message waits for which the destination closes the channel.
+        So ends each attempt while a message waits that cannot be forwarded, or for which the destination closes the
+        channel.
         """
-        return 0 < self._open.published == len(self._open)
+        return self._has_taken and self._open.published == len(self._open)
 
     @property
     def is_drained(self) -> bool:
@@ -244,6 +246,7 @@ class Session:
     def _deliver(self, event: events.Delivered) -> None:
         if self.is_draining:
             return
+        self._has_taken = True
         if self._pending or self._is_destination_full:
             self._pending.append(event)
         else:

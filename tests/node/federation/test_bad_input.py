@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from node.amqp import methods as m
+from node.amqp.frames import content_frames, method_frame
 from node.amqp.methods import QueueDelete, QueuePurge
+from node.amqp.properties import Properties, content_header
+from node.amqp_client.contents import with_properties
 from node.catalogue.commands import PutUser, SetPermission
 from node.catalogue.passwords import SHA256, hash_password
 from node.federation.rows import link_row
@@ -112,6 +116,27 @@ def test_a_message_that_is_too_large_here_stays_upstream() -> None:
     sites.advance(30)
     assert life.status.status == "running"
     assert bodies(down) == [b"small"]
+
+
+@pytest.mark.parametrize("mode", ["on-confirm", "on-publish"])
+def test_a_message_with_malformed_properties_makes_the_waits_grow(mode: str) -> None:
+    """A message that cannot be passed on is no work done, though the link ran."""
+    sites, _, down = pair(ack_mode=mode)
+    sites.settle()
+    (life,) = down.links
+    content = content_frames(1, content_header(1, Properties()), b"m", 4096)
+    deliver = m.BasicDeliver(
+        consumer_tag="c", delivery_tag=1, redelivered=False, exchange="x", routing_key=""
+    )
+    broken = method_frame(1, deliver) + with_properties(content, b"\x80\x00")
+    for failures in (1, 2, 3):
+        assert life.status.status == "running"
+        upstream = next(link for link in sites.links if not link.name)
+        upstream.core.receive_data(broken, sites.now)
+        sites.settle()
+        assert life.status.error.startswith("malformed_properties")
+        assert life._backoff.failures == failures
+        sites.advance(30)
 
 
 def test_an_upstream_that_vanishes_for_hours_after_it_ran() -> None:

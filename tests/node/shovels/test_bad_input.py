@@ -4,6 +4,9 @@ import pytest
 
 from node.amqp import methods as m
 from node.amqp.field_table import Field, longstr
+from node.amqp.frames import content_frames, method_frame
+from node.amqp.properties import Properties, content_header
+from node.amqp_client.contents import with_properties
 from node.catalogue.commands import PutUser, SetPermission
 from node.catalogue.passwords import SHA256, hash_password
 from node.client.settings import BrokerSettings
@@ -252,3 +255,25 @@ def test_a_limit_of_channels_that_is_too_low_is_told(key: str, side: str) -> Non
     assert life.status.state == "terminated"
     assert life.status.error == f"{side} connection has too few channels: channel_max is 1"
     assert scene.shovel(**{key: f"amqp://{host}?channel_max=2&frame_max=1"}).status.state == "running"
+
+
+def test_a_message_with_malformed_properties_makes_the_waits_grow() -> None:
+    """A message that cannot be forwarded is no work done, though the shovel ran."""
+    scene = ShovelScene()
+    life = scene.shovel(dest_add_forward_headers=True)
+    content = content_frames(1, content_header(1, Properties()), b"m", 4096)
+    deliver = m.BasicDeliver(
+        consumer_tag="c", delivery_tag=1, redelivered=False, exchange="", routing_key="q"
+    )
+    broken = method_frame(1, deliver) + with_properties(content, b"\x80\x00")
+    for wait_s in (5.0, 10.0, 20.0):
+        assert life.status.state == "running"
+        source = [link for link in scene.links if link.uri.host == "a"][-1]
+        source.core.receive_data(broken, scene.now)
+        scene.settle()
+        assert (life.status.state, life.status.error) == (
+            "terminated",
+            "INTERNAL_ERROR - malformed properties",
+        )
+        assert scene.waits[-1] == wait_s
+        scene.advance(wait_s)
