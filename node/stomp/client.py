@@ -23,6 +23,9 @@ from node.stomp.versions import V1_0, VERSIONS, escape
 Wish: TypeAlias = Callable[[Callable[..., None]], None]
 Steps: TypeAlias = Generator[Wish, Any, None]
 
+SUBSCRIPTIONS_MAX: Final = 10_000
+"""The most subscriptions of one connection, those to its temporary queues among them; another one is refused."""
+
 DECLARED_MAX: Final = 4096
 """The most names of queues that are known to be declared; at the next one all are forgotten, and declared again."""
 
@@ -70,6 +73,13 @@ class StompClient:
         self.write = _drop
         self.subscriptions = {}
         self.transactions = Transactions()
+
+    def check_subscriptions(self) -> None:
+        """Check that there is room for one more subscription. Raises: StompError."""
+        if len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
+            raise StompError(
+                "Too many subscriptions", f"A connection has at most {SUBSCRIPTIONS_MAX} subscriptions.\n"
+            )
 
     # --- answers ---
 

@@ -98,6 +98,7 @@ class Sending:
         client, tag = self._client, reply_tag(name)
         if tag in client.subscriptions:
             return
+        client.check_subscriptions()
         refusal, queue = yield client.session.declare_unnamed_queue
         refusing(refusal)
         description = f"\"destination='/temp-queue/{name}'\""

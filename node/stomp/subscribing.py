@@ -16,9 +16,6 @@ from node.stomp.queues import check_durable, declaration, is_durable, subscripti
 from node.stomp.sending import needed_destination
 from node.stomp.subscriptions import AUTO, Subscription, ack_mode, tag_and_description
 
-SUBSCRIPTIONS_MAX: Final = 10_000
-"""The most subscriptions of one connection; another SUBSCRIBE is refused."""
-
 _PREFETCH_MAX: Final = 0xFFFF
 _UNIQUE_BYTES: Final = 16
 
@@ -43,10 +40,7 @@ class Subscribing:
         if tag in client.subscriptions:
             detail = f"A subscription identified by '{tag}' already exists."
             raise StompError("Duplicated subscription identifier", detail)
-        if len(client.subscriptions) >= SUBSCRIPTIONS_MAX:
-            raise StompError(
-                "Too many subscriptions", f"A connection has at most {SUBSCRIPTIONS_MAX} subscriptions.\n"
-            )
+        client.check_subscriptions()
         if prefetch is not None:
             client.prefetch = prefetch
         queue = checked_text("destination", destination.name)

@@ -13,7 +13,7 @@ TRANSACTIONS_MAX: Final = 100
 """The most open transactions of one connection; another BEGIN is refused."""
 
 HELD_MAX_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes that open transactions of one connection hold; a frame that would exceed it ends the connection."""
+"""The most bytes that open transactions of one connection hold; a frame that would exceed it is refused."""
 
 _ACTION_BYTES: Final = 1024
 """What a frame costs besides its body, at the least."""
@@ -59,11 +59,12 @@ class Transactions:
 
     def add(self, name: str, action: Action, size: int) -> None:
         """Add a frame to a transaction.   size: of its head and body. Raises: StompError."""
-        self._find(name).append(action)
-        self._sizes[name] += size + _ACTION_BYTES
-        self.held_bytes += size + _ACTION_BYTES
-        if self.held_bytes > HELD_MAX_BYTES:
+        actions, size = self._find(name), size + _ACTION_BYTES
+        if self.held_bytes + size > HELD_MAX_BYTES:
             raise StompError("Bad transaction", f"Open transactions hold more than {HELD_MAX_BYTES} bytes\n")
+        actions.append(action)
+        self._sizes[name] += size
+        self.held_bytes += size
 
     def end(self, name: str) -> list[Action]:
         """End a transaction, and return its frames in their order. Raises: StompError."""

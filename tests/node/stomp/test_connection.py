@@ -11,7 +11,8 @@ from node.catalogue.commands import DeclareQueue, DeleteQueue, SetPermission
 from node.client.client_session import MESSAGES
 from node.client.confirms import Confirms
 from node.client.endpoint import ClientEndpoint
-from node.stomp import subscribing, transactions
+from node.stomp import client as stomp_client
+from node.stomp import transactions
 from node.stomp.connection import HEADERS_MAX, LOGIN_HEAD_MAX_BYTES
 from tests.kit.memory import assert_gone, no_search_for_cycles
 from tests.kit.stomp_world import StompTestClient, connected, error
@@ -338,11 +339,21 @@ def test_a_durable_subscription_stays_when_its_consumer_is_refused() -> None:
 
 
 def test_subscriptions_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscribing, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(stomp_client, "SUBSCRIPTIONS_MAX", 2)
     client = connected()
     client.done("SUBSCRIBE", destination="/topic/a", id="1")
     client.done("SUBSCRIBE", destination="/topic/a", id="2")
     assert error(client.ask("SUBSCRIBE", destination="/topic/a", id="3"))[0] == "Too many subscriptions"
+
+
+def test_temporary_queues_are_within_that_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stomp_client, "SUBSCRIPTIONS_MAX", 2)
+    client = connected()
+    for number in (1, 2, 1):
+        client.send("SEND", destination="/topic/a", reply_to=f"/temp-queue/{number}")
+    assert client.frames() == []
+    refused = client.ask("SEND", destination="/topic/a", reply_to="/temp-queue/3")
+    assert error(refused)[0] == "Too many subscriptions"
 
 
 def test_prefetch_holds_back_and_stays_for_the_next_subscription() -> None:
@@ -395,6 +406,21 @@ def test_transactions_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     client.done("BEGIN", transaction="c")
     client.send("SEND", b"m" * 2000, destination="/topic/a", transaction="c")
     assert client.frames() == []
+
+
+def test_a_frame_that_is_refused_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that goes on after the ERROR frame cannot fill the node's memory, and its COMMIT has no such frame."""
+    monkeypatch.setattr(transactions, "HELD_MAX_BYTES", 5000)
+    client = connected(close_after_error="false")
+    client.done("SUBSCRIBE", destination="/topic/a", id="1")
+    client.done("BEGIN", transaction="t")
+    client.send("SEND", b"first", destination="/topic/a", transaction="t")
+    for _ in range(3):
+        refused = client.ask("SEND", b"m" * 5000, destination="/topic/a", transaction="t")
+        assert error(refused)[0] == "Bad transaction"
+    client.send("SEND", b"last", destination="/topic/a", transaction="t")
+    client.send("COMMIT", transaction="t")
+    assert bodies(client) == [b"first", b"last"]
 
 
 # --- replies ---
