@@ -9,13 +9,15 @@
     other headers that are texts              user properties
     delivery mode                             1 with QoS 0, else 2
     content type, correlation id              the same; a correlation that is no short text is in x-correlation-id
-    expiration and timestamp                  the message expiry interval, and when it began
+    expiration and timestamp                  the message expiry interval, and when it began, if MQTT's clients set them
 Source: RabbitMQ 3.10.8, rabbit_mqtt_processor; RabbitMQ 3.13, mc_mqtt; MQTT 5.0 chapter 3.3.2.3.
 """
 
 from typing import Final, NamedTuple
 
+from node.mqtt.constants import STRING_MAX_BYTES
 from node.mqtt.properties import NO_PUBLISH, PublishProperties, UserProperties, WillProperties
+from node.mqtt.topics import is_topic_name
 from node.plugins import Delivery, Field, Properties, Table, longstr
 
 QOS_HEADER: Final = "x-mqtt-publish-qos"
@@ -152,16 +154,21 @@ def _bytes(field: Field) -> bytes | None:
 
 
 def is_expired(properties: Properties, wall_ms: int) -> bool:
-    """True if a message's time was over before it could be delivered."""
+    """True if the time of a message, such as a retained one, was over before it could be delivered."""
     left = _left_s(properties, wall_ms)
-    return left is not None and left <= 0
+    return left is not None and left < 0
 
 
 def _left_s(properties: Properties, wall_ms: int) -> int | None:
+    """Return the seconds that are left of a message's time; fewer than 0: it is over. None: it has no such time.
+
+    Times of publishing are whole seconds, so 0 may be almost a second. The broker drops messages of AMQP's clients in
+    time: their expiration may be less than a second, and their timestamp may be anything.
+    """
     if properties.expiration is None or not properties.expiration.isdecimal():
         return None
-    total = int(properties.expiration) // 1000
-    if properties.timestamp is None:
+    total = -(-int(properties.expiration) // 1000)
+    if properties.timestamp is None or QOS_HEADER not in (properties.headers or {}):
         return total
     return total - max(0, wall_ms // 1000 - properties.timestamp)
 
@@ -174,14 +181,15 @@ def mqtt_properties(delivery: Delivery, wall_ms: int) -> PublishProperties:
     correlation = properties.correlation_id
     data = correlation.encode("utf-8", "surrogateescape") if correlation is not None else None
     if CORRELATION_HEADER in headers:
-        data = _bytes(headers[CORRELATION_HEADER])
+        data = _data(headers[CORRELATION_HEADER])
     content_type = properties.content_type
     if content_type is None and "x-mqtt-content-type" in headers:
         content_type = _text(headers["x-mqtt-content-type"])
+    response_topic = _text(response)
     return PublishProperties(
         payload_format_indicator=_indicator(payload_format),
         message_expiry_s=None if left_s is None else max(left_s, 0),
-        response_topic=_text(response),
+        response_topic=response_topic if response_topic and is_topic_name(response_topic) else None,
         correlation_data=data,
         user_properties=_user_properties(headers),
         content_type=content_type if content_type is None or _is_text(content_type) else None,
@@ -194,10 +202,16 @@ def _indicator(field: Field | None) -> int | None:
     )
 
 
+def _data(field: Field) -> bytes | None:
+    """Return a field as binary data of MQTT; None if it is none, or too long: AMQP's clients choose headers."""
+    raw = _bytes(field)
+    return raw if raw is not None and len(raw) <= STRING_MAX_BYTES else None
+
+
 def _text(field: Field | None) -> str | None:
     """Return a field as a text of MQTT; None if it is none."""
-    raw = None if field is None else _bytes(field)
-    if raw is None or b"\0" in raw or len(raw) > 65_535:
+    raw = None if field is None else _data(field)
+    if raw is None or b"\0" in raw:
         return None
     try:
         return raw.decode()
@@ -207,7 +221,7 @@ def _text(field: Field | None) -> str | None:
 
 def _is_text(text: str) -> bool:
     try:
-        return "\0" not in text and len(text.encode()) <= 65_535
+        return "\0" not in text and len(text.encode()) <= STRING_MAX_BYTES
     except UnicodeEncodeError:
         return False
 

@@ -3,6 +3,8 @@
 import pytest
 
 from node.amqp.properties import Properties
+from node.mqtt.constants import Version
+from node.mqtt.encoder import encode_publishes
 from node.mqtt.message_mapping import (
     EXPIRY_MAX_S,
     Facts,
@@ -61,8 +63,17 @@ def test_the_time_that_a_message_has_waited_is_taken_off() -> None:
     assert there_and_back(PublishProperties(message_expiry_s=100), 200).message_expiry_s == 0
     carried = amqp_properties(PublishProperties(message_expiry_s=100), qos=1, wall_ms=NOW_MS)
     assert not is_expired(carried, NOW_MS + 99_000)
-    assert is_expired(carried, NOW_MS + 100_000)
+    assert is_expired(carried, NOW_MS + 101_000)
     assert not is_expired(Properties(), NOW_MS)
+
+
+def test_no_message_is_over_before_its_time() -> None:
+    """The time of publishing is a whole second, so an interval of a second may end in the next millisecond."""
+    late_in_a_second = NOW_MS + 999
+    carried = amqp_properties(PublishProperties(message_expiry_s=1), qos=1, wall_ms=late_in_a_second)
+    assert not is_expired(carried, late_in_a_second + 2)
+    assert not is_expired(carried, late_in_a_second + 999)
+    assert is_expired(carried, late_in_a_second + 2000)
 
 
 def test_an_interval_above_amqps_limit_is_none() -> None:
@@ -106,3 +117,30 @@ def test_headers_of_amqps_clients_become_user_properties_if_they_are_texts() -> 
 
 def test_an_expiration_without_a_time_of_publishing_is_given_as_it_is() -> None:
     assert mqtt_properties(delivered(Properties(expiration="5000")), NOW_MS).message_expiry_s == 5
+
+
+@pytest.mark.parametrize(
+    ("expiration", "timestamp", "shown_s"),
+    [("500", None, 1), ("60000", 1_600_000_000, 60), ("60000", 0, 60), ("0", None, 0)],
+)
+def test_a_message_of_amqps_clients_is_given_as_long_as_the_broker_has_it(
+    expiration: str, timestamp: int | None, shown_s: int
+) -> None:
+    """An expiration may be less than a second, and a timestamp is what the publisher means by it."""
+    properties = Properties(expiration=expiration, timestamp=timestamp)
+    assert not is_expired(properties, NOW_MS)
+    assert mqtt_properties(delivered(properties), NOW_MS).message_expiry_s == shown_s
+
+
+@pytest.mark.parametrize("topic", ["", "a/+", "#", "a\0b"])
+def test_a_response_topic_that_no_client_of_mqtt_may_get_is_left_out(topic: str) -> None:
+    """A response topic has no wildcard [MQTT-3.3.2-14]; AMQP's clients may write anything into the header."""
+    headers = {"x-reply-to-topic": longstr(topic)}
+    assert mqtt_properties(delivered(Properties(headers=headers)), NOW_MS).response_topic is None
+
+
+def test_correlation_data_that_are_too_long_for_mqtt_are_left_out() -> None:
+    headers = {"x-correlation-id": Field("x", bytes(65_536))}
+    found = mqtt_properties(delivered(Properties(headers=headers)), NOW_MS)
+    assert encode_publishes(Version.MQTT_5, "a", [b"m"], properties=found)
+    assert found.correlation_data is None
