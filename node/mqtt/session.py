@@ -99,7 +99,7 @@ class ClientSession:
         self.expiry_s = start.expiry_s
         self.is_persistent = start.expiry_s > 0
         self._prefetch = prefetch
-        self.subscriptions = Subscriptions()
+        self.subscriptions = Subscriptions(settings.as_delivered)
         self._on_state_lost = on_state_lost
         self.state = StoredState(self._publish_state if self.is_persistent else None, on_state_lost)
         self._old_tags: list[int] = []  # of snapshots that a former connection has left
@@ -349,7 +349,7 @@ class ClientSession:
             arguments[OPTIONS_ARGUMENT] = Field("b", flags)
         if subscribed.identifier is not None:
             arguments[IDENTIFIER_ARGUMENT] = Field("l", subscribed.identifier)
-        if self._settings.topic_of(self._settings.routing_key(options.filter)) != options.filter:
+        if self._settings.as_delivered(options.filter) != options.filter:
             arguments[FILTER_ARGUMENT] = longstr(options.filter)
         return arguments
 

@@ -85,6 +85,10 @@ class MqttSettings:
         """Return the routing key of a topic, or the binding key of a filter."""
         return routing_key(topic, is_sparkplug=self.is_sparkplug)
 
+    def as_delivered(self, filter_: str) -> str:
+        """Return the filter that matches the topics of deliveries: a dot in a topic comes back as a slash."""
+        return self.topic_of(self.routing_key(filter_))
+
     def topic_of(self, key: str) -> str:
         """Return the topic of a routing key, or the filter of a binding key."""
         return topic_of(key, is_sparkplug=self.is_sparkplug)

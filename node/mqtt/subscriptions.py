@@ -4,12 +4,12 @@ The broker's bindings bring messages to the session's queues. What MQTT asks bey
 options and identifiers of all subscriptions that match, and that a message comes once even if it is in two queues.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from node.mqtt.filter_tree import FilterTree
 from node.mqtt.packets import Subscription
-from node.mqtt.topics import matches
 
 MATCHES_MAX: Final = 4096
 """The topics whose matches a session remembers; with more it starts over."""
@@ -45,18 +45,20 @@ class Match(NamedTuple):
 
 
 class Subscriptions:
-    """The subscriptions of one session, without shared ones.   version: rises with each change."""
+    """The subscriptions of one session, without shared ones.   version: rises with each change.
 
-    def __init__(self) -> None:
+    as_delivered: returns the filter that matches the topics of deliveries, for a filter of the client.
+    """
+
+    def __init__(self, as_delivered: Callable[[str], str]) -> None:
         self.version = 0
+        self._as_delivered = as_delivered
         self._by_filter: dict[str, Subscribed] = {}
+        self._tree = FilterTree()
         self._matches: dict[str, Match | None] = {}
 
     def __len__(self) -> int:
         return len(self._by_filter)
-
-    def __iter__(self) -> Iterator[Subscribed]:
-        return iter(list(self._by_filter.values()))
 
     def get(self, filter_: str) -> Subscribed | None:
         """Return the subscription with a filter."""
@@ -64,13 +66,16 @@ class Subscriptions:
 
     def put(self, subscribed: Subscribed) -> None:
         """Add a subscription, in the place of one with the same filter."""
-        self._by_filter[subscribed.options.filter] = subscribed
+        filter_ = subscribed.options.filter
+        self._by_filter[filter_] = subscribed
+        self._tree.put(filter_, self._as_delivered(filter_))
         self._changed()
 
-    def remove(self, filter_: str) -> Subscribed | None:
-        """Remove a subscription, and return it."""
+    def remove(self, filter_: str) -> None:
+        """Remove a subscription."""
+        del self._by_filter[filter_]
+        self._tree.remove(filter_, self._as_delivered(filter_))
         self._changed()
-        return self._by_filter.pop(filter_, None)
 
     def _changed(self) -> None:
         self.version += 1
@@ -82,7 +87,7 @@ class Subscriptions:
             return self._matches[topic]
         if len(self._matches) >= MATCHES_MAX:
             self._matches.clear()
-        found = [each for each in self._by_filter.values() if matches(each.options.filter, topic)]
+        found = [self._by_filter[filter_] for filter_ in self._tree.match(topic)]
         match = None
         if found:
             match = Match(

@@ -1,4 +1,4 @@
-"""Topic names and topic filters: what is allowed, what matches, and shared subscriptions.
+"""Topic names and topic filters: what is allowed, and shared subscriptions.
 
 Source: MQTT 3.1.1 and 5.0, chapter 4.7; MQTT 5.0 §4.8.2.
 """
@@ -90,20 +90,3 @@ def shared_subscription(text: str) -> Shared | None:
     if not slash or not inner:
         raise MqttError(ReasonCode.TOPIC_FILTER_INVALID, "a shared subscription has no filter")
     return Shared(name, inner)
-
-
-def matches(filter_: str, topic: str) -> bool:
-    """True if a topic matches a valid filter, which is not of a shared subscription.
-
-    A wildcard in front does not match topics that begin with `$` [MQTT-4.7.2-1]. `a/#` matches `a`, too.
-    """
-    if topic.startswith("$") and filter_[0] in "+#":
-        return False
-    wanted, levels = filter_.split("/"), topic.split("/")
-    if wanted[-1] == "#":
-        wanted.pop()
-        if len(levels) < len(wanted):
-            return False
-    elif len(levels) != len(wanted):
-        return False
-    return all(want in ("+", level) for want, level in zip(wanted, levels, strict=False))

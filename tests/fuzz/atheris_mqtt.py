@@ -17,8 +17,9 @@ with atheris.instrument_imports(include=["node.mqtt"]):
     from node.mqtt.decoder import Decoder
     from node.mqtt.encoder import encode
     from node.mqtt.errors import MqttError
-    from node.mqtt.topics import check_topic_filter, check_topic_name, is_topic_name, matches
+    from node.mqtt.topics import check_topic_filter, check_topic_name, is_topic_name
     from tests.kit.mqtt_packets import read
+    from tests.kit.mqtt_topics import matches
 
 VERSIONS = tuple(Version)
 CONNECTS = (

@@ -10,8 +10,9 @@ from node.mqtt.constants import Version
 from node.mqtt.decoder import Decoder
 from node.mqtt.encoder import encode
 from node.mqtt.errors import MqttError
-from node.mqtt.topics import check_topic_filter, check_topic_name, is_topic_name, matches, shared_subscription
+from node.mqtt.topics import check_topic_filter, check_topic_name, is_topic_name, shared_subscription
 from tests.kit.mqtt_packets import connects, of_client, of_server, read
+from tests.kit.mqtt_topics import matches
 
 CONNECTS = {
     Version.MQTT_3_1: b"\x10\x0f\0\6MQIsdp\3\2\0\0\0\1c",

@@ -637,3 +637,20 @@ def test_mqtt_3_1() -> None:
     client.publish("a", b"m", qos=1)
     assert client.bodies() == [b"m"]
     assert client.connection.protocol == "MQTT 3.1.0"
+
+
+@pytest.mark.parametrize("filter_", ["s.1/+", "s.1/t.2", "s/*/t/2"])
+def test_options_hold_for_filters_with_dots_and_stars(filter_: str) -> None:
+    """A dot of a topic comes back as a slash, and what was asked for with the filter holds all the same."""
+    world = World()
+    client = persistent(world, version=V5)
+    client.subscribe(Subscription(filter_, 0, no_local=True), identifier=7)
+    client.subscribe(Subscription("s/#", 2), identifier=8)
+    connected(world, "p", V5).publish("s.1/t.2" if filter_ != "s.1/+" else "s.1/t", b"m", qos=1)
+    (found,) = client.published()
+    assert (found.qos, sorted(found.properties.subscription_ids)) == (1, [7, 8])
+    client.unsubscribe("s/#")
+    client.publish("s.1/t.2" if filter_ != "s.1/+" else "s.1/t", b"own")
+    connected(world, "p", V5).publish("s.1/t.2" if filter_ != "s.1/+" else "s.1/t", b"m", qos=1)
+    (found,) = client.published()
+    assert (found.payloads[0], found.qos) == (b"m", 0)

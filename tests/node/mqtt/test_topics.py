@@ -11,9 +11,9 @@ from node.mqtt.topics import (
     check_topic_filter,
     check_topic_name,
     is_topic_name,
-    matches,
     shared_subscription,
 )
+from tests.kit.mqtt_topics import matches
 
 LONGEST = "é" * 32_767 + "x"
 """The UTF-8 of this topic has 65,535 bytes."""
