@@ -28,6 +28,7 @@ from node.queue.delay_backlog import TIMER_MAX_S, DelayBacklog
 from node.queue.host import Copied, QueueHost
 from node.queue.id_cache import NO_EXPIRY, CachedId, IdCache, decode_ids, digest_of, encode_ids, text_digest
 from node.queue.id_window import ID_HEADER, first_text_id, pieces_of
+from node.queue.learning import Learning
 from node.queue.live_queue import Asked
 from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import PagedBacklog
@@ -35,7 +36,6 @@ from node.queue.priority_backlog import PriorityBacklog
 from node.queue.queue import Queue
 from node.queue.run import NEVER, Batch, Envelope, Run
 from node.queue.storage import Page, QueueStorage
-from node.queue.whole_read import WholeRead
 
 LOOKED_MAX: Final = 1024
 """The messages that are looked at in one turn, some 4 ms; the others come in the next turns."""
@@ -83,7 +83,7 @@ class FilterQueue(Queue):
         self._owners: dict[bytes, int] = {}
         """The ids that messages in the queue have passed with, under the former master, with these messages."""
         self._present = NumberSet()
-        self._is_learning = self._must_learn = False
+        self._learning = Learning(self, host, self._learn, self._present.clear)
         self.duplicates = 0
         super().__init__(record, settings.of_copies, host, storage, now)
 
@@ -116,8 +116,8 @@ class FilterQueue(Queue):
         """Look at messages, as many as the host takes, and forget old ids."""
         if self.is_deleted:
             return
-        if self._must_learn:
-            self._begin_to_learn()
+        if self._learning.is_due:
+            self._learning.begin()
             return
         waiting, host = self._waiting, self._host
         if waiting.is_paged:
@@ -269,18 +269,13 @@ class FilterQueue(Queue):
     @override
     def restore(self, next_seq: int, pages: Iterable[Page]) -> None:
         super().restore(next_seq, pages)
-        self._must_learn = True
+        self._learning.require()
 
     @override
     def begin_with(self, copy: Copied, on_done: Callable[[], None]) -> None:
         """Begin with the messages of a copy, whose entries are read before any message is looked at."""
-        self._must_learn = True
+        self._learning.require()
         super().begin_with(copy, on_done)
-
-    def _begin_to_learn(self) -> None:
-        if not self._is_learning:
-            self._is_learning = True
-            WholeRead(self, self._host, self._learn, self._learnt).begin()
 
     def _learn(self, run: Run) -> None:
         if not self._is_entry(run):
@@ -292,11 +287,6 @@ class FilterQueue(Queue):
             for each in decode_ids(body):
                 if each.number in self._present:
                     self._owners[each.digest] = each.number
-
-    def _learnt(self) -> None:
-        self._must_learn = self._is_learning = False
-        self._present.clear()
-        self._host.touch(self)
 
 
 def _header_end(content: bytes) -> int:

@@ -16,15 +16,17 @@ from typing import Final
 from node.amqp.frames import body_size
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.catalogue.retained import KEPT, matches, words_of
+from node.catalogue.retained import KEPT
 from node.override import override
 from node.queue.host import Copied, QueueHost
 from node.queue.id_window import pieces_of
+from node.queue.key_pattern import KeyPattern
+from node.queue.learning import Learning
 from node.queue.queue import Queue
 from node.queue.reader import Found, QueueReader
 from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import Page, QueueStorage
-from node.queue.whole_read import READ_BYTES, WholeRead
+from node.queue.whole_read import READ_BYTES
 from node.scheduling.chores import Chore
 
 SLACK: Final = 64
@@ -53,7 +55,7 @@ class RetainedQueue(Queue):
     ) -> None:
         self._length = KEPT.of(record.arguments)
         self._index: dict[str, int] = {}
-        self._must_learn = self._is_learning = False
+        self._learning = Learning(self, host, self._learn, self._learnt)
         self._waiting: list[Callable[[], None]] = []  # replays that wait for the index
         super().__init__(record, settings.of_copies, host, storage, now)
 
@@ -100,8 +102,8 @@ class RetainedQueue(Queue):
         """Learn what the queue has begun with, and clean the log."""
         if self.is_deleted:
             return
-        if self._must_learn:
-            self._begin_to_learn()
+        if self._learning.is_due:
+            self._learning.begin()
         else:
             self._clean()
 
@@ -134,23 +136,23 @@ class RetainedQueue(Queue):
 
     def replay(self, pattern: str, give: Callable[[Run], None]) -> None:
         """Give a copy of each message that is kept and whose routing key matches.   pattern: a binding key."""
-        if self._must_learn:
+        if self._learning.is_due:
             self._waiting.append(lambda: self.replay(pattern, give))
-            self._begin_to_learn()
+            self._learning.begin()
             return
         self._host.begin(self._replay(pattern, give))
 
     def _replay(self, pattern: str, give: Callable[[Run], None]) -> Chore:
         index = self._index
-        if "*" not in pattern and "#" not in pattern:
-            found = [pattern] if pattern in index else []
+        wanted = KeyPattern(pattern)
+        if wanted.key is not None:
+            found = [wanted.key] if wanted.key in index else []
         else:
-            words = words_of(pattern)
             found = []
             keys = list(index)
             for at in range(0, len(keys), LOOKED_MAX):
                 part = keys[at : at + LOOKED_MAX]
-                found += [key for key in part if matches(words, words_of(key))]
+                found += [key for key in part if wanted.matches(key)]
                 yield
         if found:
             _Reading(self, self._host, index, found, give).go_on()
@@ -160,17 +162,12 @@ class RetainedQueue(Queue):
     @override
     def restore(self, next_seq: int, pages: Iterable[Page]) -> None:
         super().restore(next_seq, pages)
-        self._must_learn = True
+        self._learning.require()
 
     @override
     def begin_with(self, copy: Copied, on_done: Callable[[], None]) -> None:
-        self._must_learn = True
+        self._learning.require()
         super().begin_with(copy, on_done)
-
-    def _begin_to_learn(self) -> None:
-        if not self._is_learning:
-            self._is_learning = True
-            WholeRead(self, self._host, self._learn, self._learnt).begin()
 
     def _learn(self, run: Run) -> None:
         key = run.envelope.routing_key
@@ -179,11 +176,9 @@ class RetainedQueue(Queue):
                 self._note(key, number, content)
 
     def _learnt(self) -> None:
-        self._must_learn = self._is_learning = False
         waiting, self._waiting = self._waiting, []
         for replay in waiting:
             replay()
-        self._host.touch(self)
 
 
 class _Reading:
