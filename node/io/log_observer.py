@@ -1,6 +1,7 @@
 """The broker's events become lines of the log, in RabbitMQ's words."""
 
 import logging
+import re
 from typing import Final
 
 from node.amqp.errors import ProtocolError
@@ -27,6 +28,8 @@ _LETTERS_WAIT: Final = {
     OUT_OF_REACH: "a queue cannot be reached",
 }
 
+_VERSION: Final = re.compile(r" [0-9][^ ]*$")
+
 LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -52,7 +55,9 @@ class LogObserver(Observer):
         """Log that a connection did not finish its AMQP handshake in time."""
         self._error(
             connection,
-            phrases.handshake_timeout(_tag(connection), connection.name, connection.state.name.lower()),
+            phrases.handshake_timeout(
+                _tag(connection), connection.name, connection.state.name.lower(), _protocol(connection)
+            ),
         )
 
     def login_tried(self, connection: BaseConnection, user: str, problem: str) -> None:
@@ -63,11 +68,12 @@ class LogObserver(Observer):
     def login_refused(self, connection: BaseConnection, mechanism: str, reason: str) -> None:
         """Log that a login was refused, and why."""
         refusal = phrases.login_refused(mechanism, reason)
-        self._error(connection, phrases.login_error(_tag(connection), connection.name, refusal))
+        text = phrases.login_error(_tag(connection), connection.name, refusal, _protocol(connection))
+        self._error(connection, text)
 
     def accepted(self, connection: BaseConnection) -> None:
         """Log that a connection was accepted."""
-        self._info(connection, phrases.accepting(_tag(connection), connection.name))
+        self._info(connection, phrases.accepting(_tag(connection), connection.name, _protocol(connection)))
 
     def named_by_client(self, connection: BaseConnection) -> None:
         """Log the name that the client gave its connection."""
@@ -98,7 +104,11 @@ class LogObserver(Observer):
             self._error(
                 connection,
                 phrases.open_error(
-                    _tag(connection), connection.name, connection.user_name, error.explanation
+                    _tag(connection),
+                    connection.name,
+                    connection.user_name,
+                    error.explanation,
+                    _protocol(connection),
                 ),
             )
             return
@@ -114,6 +124,7 @@ class LogObserver(Observer):
                 error.code,
                 error.explanation,
                 method or "none",
+                _protocol(connection),
             ),
         )
 
@@ -152,11 +163,10 @@ class LogObserver(Observer):
 
     def closed(self, connection: BaseConnection, *, in_good_order: bool) -> None:
         """Log the end of a connection: as information if it was closed by the protocol, else as a warning."""
-        who = _tag(connection), connection.full_name, connection.vhost or None, connection.user_name or None
-        if in_good_order:
-            self._info(connection, phrases.closing(*who))
-        else:
-            self._log(connection, logging.WARNING, phrases.closed_abruptly(*who))
+        phrase = phrases.closing if in_good_order else phrases.closed_abruptly
+        vhost, user = connection.vhost or None, connection.user_name or None
+        text = phrase(_tag(connection), connection.full_name, vhost, user, _protocol(connection))
+        self._log(connection, logging.INFO if in_good_order else logging.WARNING, text)
 
     def alarm_set(self, node: str, resource: str) -> None:
         """Log that a node is short of a resource."""
@@ -252,3 +262,8 @@ class LogObserver(Observer):
 
 def _tag(connection: BaseConnection) -> str:
     return process_tag(connection.number)
+
+
+def _protocol(connection: BaseConnection) -> str:
+    """Return the name of the client's protocol without its version, which RabbitMQ's lines do not have."""
+    return _VERSION.sub("", connection.protocol)

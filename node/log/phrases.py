@@ -21,12 +21,15 @@ _MIB: Final = 1 << 20
 _UNKNOWN_METHOD: Final = "none"
 """The text that RabbitMQ prints when no method was being handled."""
 
+_AMQP: Final = "AMQP"
+"""The protocol of clients that speak none of a plug-in."""
+
 # ---- connection ----
 
 
-def accepting(pid: str, name: str) -> str:
+def accepting(pid: str, name: str, protocol: str = _AMQP) -> str:
     """A client sent its first bytes. info, connection; debug when it closed without any (a health check)."""
-    return f"accepting AMQP connection {pid} ({escape(name)})"
+    return f"accepting {escape(protocol)} connection {pid} ({escape(name)})"
 
 
 def client_provided_name(pid: str, name: str, client_provided: str) -> str:
@@ -49,14 +52,18 @@ def secret_updated(pid: str, name: str, user: str, reason: str) -> str:
     )
 
 
-def closing(pid: str, name: str, vhost: str | None = None, user: str | None = None) -> str:
+def closing(
+    pid: str, name: str, vhost: str | None = None, user: str | None = None, protocol: str = _AMQP
+) -> str:
     """A connection ended in good order. info, connection. Without vhost: it was never opened."""
-    return f"closing AMQP connection {pid} ({_who(name, vhost, user)})"
+    return f"closing {escape(protocol)} connection {pid} ({_who(name, vhost, user)})"
 
 
-def closed_abruptly(pid: str, name: str, vhost: str | None = None, user: str | None = None) -> str:
+def closed_abruptly(
+    pid: str, name: str, vhost: str | None = None, user: str | None = None, protocol: str = _AMQP
+) -> str:
     """The socket closed without connection.close. warning, connection; debug when no byte ever came."""
-    return f"{closing(pid, name, vhost, user)}:\nclient unexpectedly closed TCP connection"
+    return f"{closing(pid, name, vhost, user, protocol)}:\nclient unexpectedly closed TCP connection"
 
 
 def missed_heartbeats(pid: str, name: str, heartbeat_s: int) -> str:
@@ -64,9 +71,9 @@ def missed_heartbeats(pid: str, name: str, heartbeat_s: int) -> str:
     return f"{closing(pid, name)}:\nmissed heartbeats from client, timeout: {heartbeat_s}s"
 
 
-def handshake_timeout(pid: str, name: str, state: str) -> str:
+def handshake_timeout(pid: str, name: str, state: str, protocol: str = _AMQP) -> str:
     """The handshake took longer than `handshake_timeout`. error, connection. `state`: the state that it reached."""
-    return f"{closing(pid, name)}:\n{{handshake_timeout,{state}}}"
+    return f"{closing(pid, name, protocol=protocol)}:\n{{handshake_timeout,{state}}}"
 
 
 def handshake_error(pid: str, name: str, state: str, explanation: str) -> str:
@@ -89,15 +96,17 @@ def login_refused(mechanism: str, reason: str) -> str:
     return f"{mechanism} login refused: {reason}"
 
 
-def login_error(pid: str, name: str, explanation: str) -> str:
+def login_error(pid: str, name: str, explanation: str, protocol: str = _AMQP) -> str:
     """A login was refused. error, connection."""
-    return f"Error on AMQP connection {pid} ({escape(name)}, state: starting):\n{escape(explanation)}"
+    return (
+        f"Error on {escape(protocol)} connection {pid} ({escape(name)}, state: starting):\n{escape(explanation)}"
+    )
 
 
-def open_error(pid: str, name: str, user: str, explanation: str) -> str:
+def open_error(pid: str, name: str, user: str, explanation: str, protocol: str = _AMQP) -> str:
     """connection.open was refused: no such vhost, no access, a limit. error, connection."""
     return (
-        f"Error on AMQP connection {pid} ({escape(name)}, user: '{escape(user)}', state: opening):\n"
+        f"Error on {escape(protocol)} connection {pid} ({escape(name)}, user: '{escape(user)}', state: opening):\n"
         f"{escape(explanation)}"
     )
 
@@ -112,10 +121,11 @@ def connection_exception(
     code: ReplyCode,
     explanation: str,
     method: str = _UNKNOWN_METHOD,
+    protocol: str = _AMQP,
 ) -> str:
     """A hard error closed the connection. error, connection. `method`: `queue.declare`."""
     return (
-        f"Error on AMQP connection {pid} ({_who(name, vhost, user)}, state: {state}), channel {channel}:\n"
+        f"Error on {escape(protocol)} connection {pid} ({_who(name, vhost, user)}, state: {state}), channel {channel}:\n"
         f' operation {method} caused a connection exception {code.name.lower()}: "{escape(explanation)}"'
     )
 

@@ -34,13 +34,13 @@ FAULT: Final = re.compile(r"\[(error|critical)\]|Traceback \(most recent call la
 ASKED_FOR: Final = re.compile(
     # What clients do, and what happens to them.
     r"Channel error on connection|channel exception not_found|channel exception precondition_failed"
-    r"|Error on AMQP connection|connection exception connection_forced|closing AMQP connection"
+    r"|(Error on|closing) (AMQP|MQTT|STOMP) connection|connection exception connection_forced"
     # What the faults are seen as.
     r"|is up, but this node cannot reach it \(network partition\)|the file ends inside a record"
     r"|the cluster did not record that within|\{handshake_timeout,"
     r"|the broker cannot start: the cluster did not agree on a change of metadata in time"
 )
-BORING: Final = re.compile(f"{ASKED_FOR.pattern}|accepting AMQP|user 'guest' authenticated")
+BORING: Final = re.compile(f"{ASKED_FOR.pattern}|accepting (AMQP|MQTT|STOMP)|user 'guest' authenticated")
 
 
 class ChaosNode(BrokerProcess):

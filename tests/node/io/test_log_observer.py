@@ -52,6 +52,28 @@ def test_strangers_write_so_many_lines_and_no_more(
     assert last.getMessage().startswith("accepting AMQP connection")
 
 
+@pytest.mark.parametrize(
+    ("protocol", "shown"),
+    [("AMQP 0-9-1", "AMQP"), ("MQTT", "MQTT"), ("MQTT 3.1.1", "MQTT"), ("Web STOMP 1.2", "Web STOMP")],
+)
+def test_lines_about_connections_name_their_protocol(
+    protocol: str, shown: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Source: RabbitMQ 3.10.8, rabbit_reader, rabbit_mqtt_reader, rabbit_stomp_reader."""
+    monkeypatch.setattr(logging.getLogger("fluffle"), "propagate", True)
+    world, observer = World(), LogObserver()
+    connection = world.client().connection
+    connection.protocol = protocol
+    with caplog.at_level(logging.INFO):
+        observer.accepted(connection)
+        observer.login_refused(connection, "PLAIN", "no")
+        observer.closed(connection, in_good_order=True)
+        observer.closed(connection, in_good_order=False)
+    begins = ["accepting {} connection", "Error on {} connection", "closing {} connection", "closing {} connection"]
+    for record, begin in zip(caplog.records, begins, strict=True):
+        assert record.getMessage().startswith(begin.format(shown))
+
+
 def test_logins_are_logged_at_level_debug(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
