@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from node.mqtt.acknowledgements import Acknowledgements, Awaited
-from node.mqtt.constants import PacketType, Version
+from node.mqtt.constants import PACKET_ID_MAX, PacketType, Version
 from node.mqtt.encoder import encode_acks
 from node.mqtt.errors import MqttError
 from node.mqtt.message_mapping import amqp_properties, plain_properties
@@ -37,9 +37,9 @@ COUNT_DIGITS: Final = 10
 """The digits of the rest of an id, which are so many that ids have one length."""
 
 
-UNACKNOWLEDGED_MAX: Final = 10_000
-"""The messages of a client of MQTT 3.1 and 3.1.1 that are not acknowledged, or not released: the connection of one that
-sends more is closed. A snapshot of the session's state has all of them."""
+UNRELEASED_MAX: Final = 10_000
+"""The messages with QoS 2 of a client of MQTT 3.1 and 3.1.1 that are not released: the connection of one that sends more
+is closed. A snapshot of the session's state has all of them."""
 
 
 class Incoming:
@@ -70,7 +70,8 @@ class Incoming:
         self._fail = fail
         self._ensure = ensure
         is_told = version is Version.MQTT_5
-        self._receive_maximum = settings.receive_maximum if is_told else UNACKNOWLEDGED_MAX
+        self._receive_maximum = settings.receive_maximum if is_told else PACKET_ID_MAX
+        self._unreleased_max = settings.receive_maximum if is_told else UNRELEASED_MAX
         self._acknowledgements = Acknowledgements(version, node.write)
         self._epoch = node.random_bytes(EPOCH_BYTES).hex()
         self._count = 0
@@ -98,9 +99,7 @@ class Incoming:
         if topic.startswith("$share/"):
             raise MqttError(ReasonCode.TOPIC_NAME_INVALID, "a topic begins with $share/")
         if publishes.qos:
-            count = len(self._acknowledgements) + len(publishes.packet_ids) + len(self._state.received)
-            if count - len(self._pending_received) > self._receive_maximum:
-                raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many messages are not acknowledged")
+            self._check_count(publishes)
         last: Awaited | None = None
         is_new = True
         match publishes.qos:
@@ -115,6 +114,18 @@ class Incoming:
             if last is not None:
                 last.missing += 1
             self._ensure(RETAINED_EXCHANGE, partial(self._retain, publishes, key, last))
+
+    def _check_count(self, publishes: Publishes) -> None:
+        """Check that the client may have so many messages on their way. Raises: MqttError."""
+        received, packet_ids = self._state.received, publishes.packet_ids
+        count, unreleased = len(packet_ids), 0
+        if publishes.qos == 2:
+            # What is sent again on a new connection is on its way already.
+            count = sum(packet_id not in received for packet_id in packet_ids)
+            unreleased = len(received) + count
+        count += len(self._acknowledgements) + len(received) - len(self._pending_received)
+        if count > self._receive_maximum or unreleased > self._unreleased_max:
+            raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many messages are not acknowledged")
 
     def _properties(self, publishes: Publishes) -> Properties:
         given, qos = publishes.properties, publishes.qos

@@ -12,12 +12,18 @@ Source: MQTT 3.1.1 and 5.0, chapter 3.3, chapter 4.3, chapter 4.4; RabbitMQ 3.10
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from node.mqtt.constants import PACKET_ID_MAX, PacketType, Version
+from node.mqtt.constants import (
+    PACKET_ID_MAX,
+    PACKET_MAX_BYTES,
+    VARIABLE_INTEGER_MAX,
+    PacketType,
+    Version,
+)
 from node.mqtt.encoder import encode_acks, encode_publishes, publish_bytes
 from node.mqtt.errors import protocol_error
 from node.mqtt.message_mapping import facts_of, is_expired, mqtt_properties
@@ -33,6 +39,13 @@ from node.plugins import Delivery, Properties, Session
 
 ID_BYTES: Final = 12
 """The random bytes of the id of a message with QoS 2 that has none."""
+
+GIVEN_PREFIX: Final = b"r/"
+"""The beginning of such an id, which no delivery of the broker has: another connection does not find its message."""
+
+
+LONG_BODY_BYTES: Final = VARIABLE_INTEGER_MAX - 1024 * 1024
+"""Where the node takes longer bodies than this, a message may be too long for a packet of MQTT."""
 
 
 class Source(NamedTuple):
@@ -127,6 +140,8 @@ class Outgoing:
         self._subscriptions = subscriptions
         self._state = state
         self._limit = limit
+        if packet_max_bytes is None and node.message_max_bytes > LONG_BODY_BYTES:
+            packet_max_bytes = PACKET_MAX_BYTES
         self._packet_max_bytes = packet_max_bytes
         self._aliases = OutboundAliases(alias_maximum)
         self._flying: dict[int, _Flying] = {}
@@ -154,7 +169,22 @@ class Outgoing:
 
     def resume(self) -> None:
         """Send PUBREL again for messages that the client has and has not completed [MQTT-4.4.0-1]."""
-        released = self._state.released
+        self._write_pubrel(self._state.released)
+        self._give_up([packet_id for id_, packet_id in self._former.items() if id_.startswith(GIVEN_PREFIX)])
+
+    def _give_up(self, packet_ids: Sequence[int]) -> None:
+        """Complete messages that a former connection has sent, and that the broker does not deliver again.
+
+        Only the client can say whether it has them. A PUBREL has it forget their packet identifiers in any case, which
+        are then free.
+        """
+        state = self._state
+        for packet_id in packet_ids:
+            id_ = state.released[packet_id] = state.sent.pop(packet_id)
+            self._former.pop(id_, None)
+        self._write_pubrel({packet_id: state.released[packet_id] for packet_id in packet_ids})
+
+    def _write_pubrel(self, released: Mapping[int, bytes]) -> None:
         if released:
             for packet_id, id_ in released.items():
                 self._flying[packet_id] = _Flying(2, None, id_)
@@ -247,7 +277,7 @@ class Outgoing:
         if qos == 2:
             if id_ is None:
                 # A retained message is given more than once; each time it is another one.
-                id_ = b"r/" + self._node.random_bytes(ID_BYTES)
+                id_ = GIVEN_PREFIX + self._node.random_bytes(ID_BYTES)
             elif id_ in self._flying_ids:
                 # The queue has another master: this delivery is the one to be settled.
                 self._flying[self._flying_ids[id_]] = _Flying(2, delivery.tag, id_)
@@ -261,6 +291,9 @@ class Outgoing:
             return
         packet_id, is_dup = 0, False
         if qos:
+            if self._former and self._is_behind_former(delivery, plan):
+                self._give_up([each for each in self._former.values() if each in self._state.sent])
+                self._former.clear()
             packet_id, is_dup = self._packet_id(qos, id_)
             self._flying[packet_id] = _Flying(qos, delivery.tag, id_)
             is_dup = is_dup or (qos == 1 and delivery.redelivered)
@@ -312,6 +345,14 @@ class Outgoing:
             runs.append(run)
         return len(payloads)
 
+    def _is_behind_former(self, delivery: Delivery, plan: _Plan) -> bool:
+        """True if a delivery shows that all that a former connection has sent with QoS 2 has come again.
+
+        These messages went back to their places in the queue before this connection got any.
+        """
+        id_, is_first = delivery.varying, not delivery.redelivered
+        return plan.source.queue_qos == 2 and is_first and id_ is not None and id_ not in self._former
+
     def _is_known(self, id_: bytes) -> bool:
         """True if the client has a message with QoS 2, or is about to get it."""
         return id_ in self._flying_ids or self._state.has_delivered(id_)
@@ -346,11 +387,9 @@ class Outgoing:
             former = self._former.pop(id_, None)
             if former is not None and former not in self._flying:
                 return former, True
-        packet_id = self._last_packet_id
-        while True:
+        packet_id = self._last_packet_id % PACKET_ID_MAX + 1
+        while packet_id in self._flying or packet_id in self._state.sent:  # `IDS_MAX` leaves some that are free
             packet_id = packet_id % PACKET_ID_MAX + 1
-            if packet_id not in self._flying and packet_id not in self._state.sent:
-                break
         self._last_packet_id = packet_id
         return packet_id, False
 
@@ -379,7 +418,9 @@ class Outgoing:
     def _with_aliases(self, run: _Run) -> Iterator[bytes]:
         plan = run.plan
         for at, payload in enumerate(run.payloads):
-            topic, alias = self._aliases.assign(plan.topic)
+            topic, alias = plan.topic, None
+            if self._has_room_for_alias(run, payload):
+                topic, alias = self._aliases.assign(topic)
             properties = run.properties if alias is None else run.properties._replace(topic_alias=alias)
             packet_ids = run.packet_ids[at : at + 1]
             yield encode_publishes(
@@ -392,6 +433,14 @@ class Outgoing:
                 packet_ids,
                 properties,
             )
+
+    def _has_room_for_alias(self, run: _Run, payload: bytes) -> bool:
+        """True unless a message that the client takes is too long for it with an alias beside its topic."""
+        if self._packet_max_bytes is None:
+            return True
+        plan, properties = run.plan, run.properties._replace(topic_alias=self._aliases.maximum)
+        size = publish_bytes(self._version, plan.topic, len(payload), plan.qos, properties)
+        return size <= self._packet_max_bytes
 
     # --- from the client ---
 

@@ -101,7 +101,7 @@ class ClientSession:
         self._prefetch = prefetch
         self.subscriptions = Subscriptions(settings.as_delivered)
         self._on_state_lost = on_state_lost
-        self.state = StoredState(self._publish_state if self.is_persistent else None, on_state_lost)
+        self.state = self._new_state()
         self._old_tags: list[int] = []  # of snapshots that a former connection has left
         self._shared: dict[str, Subscribed] = {}
         self._queues: set[int] = set()  # of which QoS there are queues, with a consumer
@@ -162,7 +162,7 @@ class ClientSession:
         """Take over the time after which the session ends: that of its queues is as they were declared."""
         if not self.is_persistent:
             self.is_persistent = True
-            self.state = StoredState(self._publish_state, self._on_state_lost)
+            self.state = self._new_state()
         field = arguments.get("x-expires")
         value = None if field is None else field.value
         self.expiry_s = value // 1000 if isinstance(value, int) else NEVER_EXPIRES
@@ -197,6 +197,10 @@ class ClientSession:
                 yield from granted(partial(node.bind_exchange, target, exchange, ""))
 
     # --- the stored state ---
+
+    def _new_state(self) -> StoredState:
+        publish = self._publish_state if self.is_persistent else None
+        return StoredState(publish, self._on_state_lost, in_flight_max=self._prefetch)
 
     def _publish_state(self, snapshot: bytes, on_confirm: Callable[[bool], None]) -> None:
         queue = state_queue(self._client_id)

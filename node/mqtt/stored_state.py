@@ -16,10 +16,15 @@ from typing import Any, Final
 from node.mqtt.constants import PACKET_ID_MAX
 
 RECENT_MAX: Final = 1024
-"""The ids of messages that were delivered and that a session knows again, if the broker delivers one twice."""
+"""The ids of messages that were delivered and that a session knows again, if the broker delivers one twice.
 
-RECENT_STORED_MAX: Final = 32
-"""The number of these that a snapshot has: the last ones, whose acknowledgements a lost node may have kept."""
+A snapshot has the last ones of them: as many as the broker delivers before it waits for a settlement, since a lost node
+may have kept the settlements of so many, and the broker delivers these messages again.
+"""
+
+IDS_MAX: Final = 32_767
+"""The most packet identifiers in each direction of a snapshot; one with more is malformed. A session that has as many
+messages in flight still finds a free identifier."""
 
 NUMBER_STEP: Final = 1000
 """A connection's snapshots have numbers above those that a former one may still have on its way."""
@@ -36,14 +41,16 @@ class StoredState:
     released: the same after the PUBREC: the messages are settled.
     publish: puts a snapshot into the queue; None: the session ends with its connection, and nothing is kept.
     on_lost: called if a snapshot was refused.
+    in_flight_max: how many messages the broker delivers to the session before it waits for a settlement.
     """
 
-    def __init__(self, publish: Publish | None, on_lost: Callable[[], None]) -> None:
+    def __init__(self, publish: Publish | None, on_lost: Callable[[], None], *, in_flight_max: int) -> None:
         self.received: dict[int, str] = {}
         self.sent: dict[int, bytes] = {}
         self.released: dict[int, bytes] = {}
         self._recent: deque[bytes] = deque(maxlen=RECENT_MAX)
         self._recent_ids: set[bytes] = set()
+        self._stored_max = min(in_flight_max, RECENT_MAX)
         self._number = 0
         self._publish = publish
         self._on_lost = on_lost
@@ -105,7 +112,7 @@ class StoredState:
         def texts(ids: dict[int, bytes]) -> dict[int, str]:
             return {packet_id: id_.decode("latin-1") for packet_id, id_ in ids.items()}
 
-        recent = list(self._recent)[-RECENT_STORED_MAX:]
+        recent = list(self._recent)[-self._stored_max :]
         return json.dumps(
             {
                 "number": self._number,
@@ -146,7 +153,7 @@ def _read(data: bytes) -> dict[str, Any] | None:
         return None
     for part in ("received", "sent", "released"):
         pairs = found.get(part)
-        if not isinstance(pairs, dict) or not all(map(_is_pair, pairs.items())):
+        if not isinstance(pairs, dict) or len(pairs) > IDS_MAX or not all(map(_is_pair, pairs.items())):
             return None
     recent = found.get("recent")
     if not isinstance(recent, list) or not all(isinstance(each, str) and _is_latin(each) for each in recent):

@@ -5,8 +5,10 @@ import pytest
 from node.amqp.methods import BasicConsume
 from node.catalogue.commands import DeleteQueue, SetPermission
 from node.mqtt.constants import PacketType
-from node.mqtt.incoming import UNACKNOWLEDGED_MAX
-from node.mqtt.packets import Acks, Disconnect, Subscription, Will
+from node.mqtt.encoder import encode
+from node.mqtt.incoming import UNRELEASED_MAX
+from node.mqtt.message_mapping import EXPIRY_MAX_S
+from node.mqtt.packets import Acks, Disconnect, Publishes, Subscription, Will
 from node.mqtt.properties import ConnectProperties, PublishProperties, WillProperties
 from node.mqtt.reason_codes import ReasonCode
 from tests.kit.world import World
@@ -391,11 +393,31 @@ def test_a_client_of_mqtt_5_that_sends_too_much_is_disconnected() -> None:
     assert answer.code == ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
 
 
+def test_a_client_may_send_all_again_that_it_has_on_its_way() -> None:
+    """What a client sends again on a new connection [MQTT-4.4.0-1] does not count twice."""
+    world = World()
+    for _ in range(3):
+        client = MqttClient(world, V5, settings={"receive_maximum": 3}, acks=False)
+        client.connect("c", clean=False, expiry_s=100)
+        client.publish("a", b"1", b"2", b"3", qos=2, dup=True, packet_ids=[1, 2, 3])
+        assert client.acked(PacketType.PUBREC) == [1, 2, 3]
+        client.cut()
+
+
+def test_a_client_before_mqtt_5_may_have_as_many_messages_on_their_way_as_there_are_identifiers() -> None:
+    world = World()
+    client = connected(world, acks=False)
+    for first in range(1, 65_001, 1000):
+        client.feed(encode(V4, Publishes("a", [b"m"] * 1000, 1, packet_ids=range(first, first + 1000))))
+    world.settle()
+    assert not client.is_reset
+
+
 @pytest.mark.parametrize("is_persistent", [False, True])
 def test_a_client_before_mqtt_5_that_releases_nothing_is_disconnected(is_persistent: bool) -> None:
     world = World()
     client = connected(world, clean=not is_persistent, acks=False)
-    for first in range(1, UNACKNOWLEDGED_MAX, 1000):
+    for first in range(1, UNRELEASED_MAX, 1000):
         client.publish("a", *([b"m"] * 1000), qos=2, packet_ids=range(first, first + 1000))
     assert not client.is_reset
     client.publish("a", b"m", qos=2, packet_ids=[65_000])
@@ -628,6 +650,18 @@ def test_a_message_longer_than_the_client_takes_is_dropped() -> None:
     assert client.bodies() == [b"y"]
     world = client.world
     assert world.queue("mqtt-subscription-cqos1").unacked_count == 0
+
+
+def test_a_topic_alias_makes_no_message_too_long() -> None:
+    """A server sends no packet that is longer than the client takes (MQTT 5.0 chapter 3.1.2.11.4)."""
+    client = MqttClient(World(), V5)
+    client.connect("c", properties=ConnectProperties(maximum_packet_bytes=100, topic_alias_maximum=5))
+    client.subscribe("a")
+    client.publish("a", b"x" * 92, b"y")
+    long, short = client.published()
+    assert (long.topic, long.properties.topic_alias) == ("a", None), "an alias takes three bytes"
+    assert len(encode(V5, long)) <= 100
+    assert short.properties.topic_alias == 1
 
 
 def test_mqtt_3_1() -> None:

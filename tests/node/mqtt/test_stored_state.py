@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from node.mqtt.stored_state import NUMBER_STEP, RECENT_MAX, RECENT_STORED_MAX, StoredState
+from node.mqtt.stored_state import NUMBER_STEP, RECENT_MAX, StoredState
 
 
 class Queue:
@@ -23,13 +23,13 @@ class Queue:
     def lose(self) -> None:
         self.lost += 1
 
-    def state(self) -> StoredState:
-        return StoredState(self.publish, self.lose)
+    def state(self, in_flight_max: int = 10) -> StoredState:
+        return StoredState(self.publish, self.lose, in_flight_max=in_flight_max)
 
 
 def test_a_state_that_is_not_kept_is_saved_at_once() -> None:
     done: list[int] = []
-    state = StoredState(None, lambda: None)
+    state = StoredState(None, lambda: None, in_flight_max=10)
     state.save(lambda: done.append(1))
     assert done == [1]
     assert not state.is_kept
@@ -113,12 +113,13 @@ def test_garbage_in_the_queue_is_left_out(garbage: bytes) -> None:
     state.restore([])
 
 
-def test_so_many_delivered_ids_are_known() -> None:
+@pytest.mark.parametrize(("in_flight_max", "stored"), [(10, 10), (100, 100), (30_000, RECENT_MAX)])
+def test_so_many_delivered_ids_are_known(in_flight_max: int, stored: int) -> None:
     queue = Queue()
-    state = queue.state()
+    state = queue.state(in_flight_max)
     for number in range(RECENT_MAX + 5):
         state.delivered(b"%d" % number)
     assert not state.has_delivered(b"4")
     assert state.has_delivered(b"5")
     state.save(lambda: None)
-    assert len(json.loads(queue.snapshots[0])["recent"]) == RECENT_STORED_MAX
+    assert len(json.loads(queue.snapshots[0])["recent"]) == stored
