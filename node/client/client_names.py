@@ -28,9 +28,9 @@ class Claim(NamedTuple):
 
 
 class NamedConnection(Protocol):
-    """A connection, as this module uses it."""
+    """A connection, as this module uses it.   namespace: the plug-in whose names its name is one of."""
 
-    plugin: str
+    namespace: str
     vhost: str
     number: int
 
@@ -73,7 +73,7 @@ class ClientNames:
 
     def claim(self, connection: NamedConnection, name: str, on_done: Callable[[], None]) -> None:
         """Claim a name; `on_done` is called once the connection has it, and never if a later one takes it."""
-        key = connection.plugin, connection.vhost, name
+        key = connection.namespace, connection.vhost, name
         host = self._host
         stamp = int((host.now + host.epoch_s) * 1000), host.settings.node_name, connection.number
         former = self._holders.get(key)

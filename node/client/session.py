@@ -90,6 +90,7 @@ class SessionConnection(ToldConnection):
         self.state = ConnectionState.AWAIT_START_OK
         self.protocol = listener.protocol
         self.plugin = plugin
+        self.namespace = listener.namespace or plugin
         self._login_name = listener.name
         self._is_held = False
         self._backlog = Backlog()
@@ -111,7 +112,6 @@ class SessionConnection(ToldConnection):
         self._got: deque[Callable[[Delivery | None], None]] = deque()
         self._allowed: set[str] = set()
         """The exchanges to which the plug-in publishes with the node's rights."""
-        self._is_held = False
         self._has_consumer_timeout = listener.has_consumer_timeout
         self._timers = SessionTimers(broker.timers)
         self._authentication = SessionAuthentication()
@@ -439,7 +439,7 @@ class SessionConnection(ToldConnection):
     def consume(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
         """Have messages delivered."""
         self._started[consumer] = on_done
-        self._fences.append(lambda: None)  # nobody waits for the answer to its `basic.qos`
+        self._fences.append(lambda: None)  # the answer to its `basic.qos` tells nothing
         self.ask_broker(frames)
 
     def cancel(self, frames: bytes, consumer: str, on_done: Callable[[], None]) -> None:
@@ -455,7 +455,7 @@ class SessionConnection(ToldConnection):
     # --- names and reading ---
 
     def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
-        """Be the only connection of the plug-in, in the vhost, with a name."""
+        """Be the only connection of the namespace, in the vhost, with a name."""
         self.broker.client_names.claim(self, name, partial(self.tell, "go on with its name", on_done))
 
     def replaced(self) -> None:

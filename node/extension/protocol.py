@@ -147,7 +147,7 @@ class Session(Protocol):
         """
 
     def claim_name(self, name: str, on_done: Callable[[], None]) -> None:
-        """Be the only connection of the plug-in, in the vhost, with a name.
+        """Be the only connection of the plug-in, or of its namespace, in the vhost, with a name.
 
         The one that has the name, on any node that is up, is told that it is `replaced`, and has ended when `on_done`
         is called. Of two that claim a name at the same time the later one has it.
@@ -369,8 +369,9 @@ class ProtocolListener(ABC):
     """A protocol with a port of its own; a plug-in derives its own from it.
 
     name: of the listener, in small letters.   protocol: as operators see it, such as `MQTT 3.1.1`.
-    default_port: where it listens unless the setting `listeners.tcp.default` says `PORT`, `IP:PORT` or `none`.
-    The setting `listeners.ssl.default` opens a listener with TLS, with the node's certificate.
+    default_port: where it listens unless settings `listeners.tcp.NAME` say `PORT` or `IP:PORT`, or `listeners.tcp` says
+    `none`. Settings `listeners.ssl.NAME` open listeners with TLS, with the node's certificate.
+    namespace: another plug-in whose clients have their names in common with these; empty: there is none.
     has_consumer_timeout: a consumer that settles nothing for `consumer_timeout` ends the connection, as in AMQP.
     varying_header: a header whose texts differ from message to message; empty: there is none. Deliveries have it beside
     their properties, and `publish_run` takes one for each message, so that all else is encoded and decoded once.
@@ -380,6 +381,7 @@ class ProtocolListener(ABC):
     name: ClassVar[str]
     protocol: ClassVar[str]
     default_port: ClassVar[int]
+    namespace: ClassVar[str] = ""
     has_consumer_timeout: ClassVar[bool] = True
     varying_header: ClassVar[str] = ""
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from node.mqtt.connection import MqttConnection
 from node.mqtt.message_mapping import ID_HEADER
+from node.mqtt.plugin import PLUGIN as MQTT_PLUGIN
 from node.mqtt.plugin import MqttListener
 from node.mqtt.settings import PREFIX as MQTT_PREFIX
 from node.mqtt.settings import SETTINGS as MQTT_SETTINGS
@@ -29,6 +30,7 @@ class WebMqttListener(WebSocketListener):
     default_port = 15675
     subprotocols = ("mqtt", "mqttv3.1")
     takes_text: ClassVar[bool] = False
+    namespace: ClassVar[str] = MQTT_PLUGIN.name  # a session is the same, however its client comes
     has_consumer_timeout: ClassVar[bool] = False
     varying_header: ClassVar[str] = ID_HEADER
 

@@ -9,6 +9,7 @@ from node.mqtt.packets import PINGREQ, Connack, Connect, Pingresp, Publishes, Su
 from node.mqtt.web_plugin import PLUGIN, WebMqttListener
 from tests.kit.websocket_frames import BINARY, CLOSE, PING, PONG, TEXT, client_frame, request, server_frames
 from tests.kit.world import World
+from tests.node.mqtt.mqtt_client import connected
 
 V4 = Version.MQTT_3_1_1
 CONNECT = encode(V4, Connect(V4, "w"))
@@ -17,8 +18,8 @@ CONNECT = encode(V4, Connect(V4, "w"))
 class WebClient:
     """A client's socket, on which the WebSocket is open."""
 
-    def __init__(self) -> None:
-        self.world = World()
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World()
         self.is_reset = False
         self._written = b""
         self._decoder = Decoder(is_server=False, version=V4)
@@ -66,6 +67,18 @@ def test_another_frame_than_a_binary_one_closes_the_connection() -> None:
     assert (close.opcode, close.payload[:2]) == (CLOSE, (1003).to_bytes(2))
     client.world.advance(60.0)
     assert client.is_reset
+
+
+def test_a_client_id_belongs_to_one_connection_on_tcp_and_websocket_together() -> None:
+    """A second connection with a client id takes over, however it comes [MQTT-3.1.4-3]."""
+    world = World()
+    first = connected(world, "w", clean=False)
+    second = WebClient(world)
+    assert second.packets(client_frame(BINARY, CONNECT)) == [Connack]
+    assert first.is_reset
+    third = connected(world, "w", clean=False)
+    assert second.is_reset
+    assert not third.is_reset
 
 
 def test_control_frames_are_no_data() -> None:
