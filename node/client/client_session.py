@@ -201,6 +201,10 @@ class ClientSession:
         """Open a vhost."""
         self._speaker.open(vhost, on_done)
 
+    def global_parameter(self, name: str) -> object:
+        """Return the value of a global parameter."""
+        return self._catalogue.global_parameter(name)
+
     # --- declarations ---
 
     def declare_queue(

@@ -15,18 +15,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
+from node.amqp.constants import ReplyCode
 from node.amqp.field_table import Table
 from node.amqp.properties import Properties
 from node.extension.auth_backend import Challenge
 from node.extension.setting import Setting, Settings
 
-TCP_LISTENER: Final = "listeners.tcp.default"
-"""The setting of each plug-in with a listener that says where it listens."""
+TCP_LISTENERS: Final = "listeners.tcp"
+"""The settings of each plug-in with a listener that say where it listens begin like this."""
 
-SSL_LISTENER: Final = "listeners.ssl.default"
+SSL_LISTENERS: Final = "listeners.ssl"
 """The same, with TLS."""
 
 NO_LISTENER: Final = "none"
+
+_LOOPBACK_ONLY: Final = "can only connect via localhost"
+_NOT_FOUND: Final = " not found"
+"""The ends of the node's texts, which are RabbitMQ's."""
 
 
 class Peer(NamedTuple):
@@ -43,6 +48,16 @@ class Refusal(NamedTuple):
 
     code: int
     text: str
+
+    @property
+    def is_of_remote(self) -> bool:
+        """True if a login was refused, as the user may log in from the node's machine only."""
+        return self.text.endswith(_LOOPBACK_ONLY)
+
+    @property
+    def is_of_missing_vhost(self) -> bool:
+        """True if a vhost that was to be opened does not exist."""
+        return self.code == ReplyCode.NOT_ALLOWED and self.text.endswith(_NOT_FOUND)
 
 
 class Authenticated(NamedTuple):
@@ -173,6 +188,9 @@ class Session(Protocol):
 
     def open(self, vhost: str, on_done: Callable[[Refusal | None], None]) -> None:
         """Open a vhost for the user."""
+
+    def global_parameter(self, name: str) -> object:
+        """Return the value of a global parameter, as JSON has it; None: there is none."""
 
     def declare_queue(
         self,
@@ -389,15 +407,20 @@ class ProtocolListener(ABC):
     def port_settings(cls) -> tuple[Setting, ...]:
         """Return the settings that say where it listens."""
         return (
-            Setting(TCP_LISTENER, str(cls.default_port), "PORT or IP:PORT; none: no listener"),
-            Setting(SSL_LISTENER, NO_LISTENER, "the same, with TLS"),
+            Setting(f"{TCP_LISTENERS}.$name", "", f"PORT or IP:PORT; without any: {cls.default_port}"),
+            Setting(TCP_LISTENERS, "", "none: no listener without TLS", choices=(NO_LISTENER,)),
+            Setting(f"{SSL_LISTENERS}.$name", "", "PORT or IP:PORT, with TLS; without any: no listener"),
+            Setting(SSL_LISTENERS, "", "none: no listener with TLS", choices=(NO_LISTENER,)),
         )
 
     @classmethod
-    def addresses(cls, settings: Settings) -> tuple[str | None, str | None]:
-        """Return where it listens without and with TLS: `PORT` or `IP:PORT`, None for no listener."""
-        tcp, ssl = (str(settings[key]) for key in (TCP_LISTENER, SSL_LISTENER))
-        return None if tcp == NO_LISTENER else tcp, None if ssl == NO_LISTENER else ssl
+    def addresses(cls, settings: Settings) -> Sequence[tuple[str, bool]]:
+        """Return where it listens: each `PORT` or `IP:PORT`, and whether it does so with TLS."""
+        plain = _named(settings, TCP_LISTENERS, [str(cls.default_port)])
+        return [
+            *((each, False) for each in plain),
+            *((each, True) for each in _named(settings, SSL_LISTENERS, [])),
+        ]
 
     def __init__(self, settings: Settings) -> None:
         """Make the listener.
@@ -409,3 +432,11 @@ class ProtocolListener(ABC):
     @abstractmethod
     def connection(self, session: Session) -> ProtocolConnection:
         """Return the connection of a new client."""
+
+
+def _named(settings: Settings, stem: str, default: Sequence[str]) -> list[str]:
+    """Return the addresses of the listeners that settings name; the default if they name none."""
+    if settings[stem] == NO_LISTENER:
+        return []
+    named = [str(value) for key, value in settings.items() if key.startswith(f"{stem}.")]
+    return [each for each in named or default if each != NO_LISTENER]

@@ -1,7 +1,8 @@
 """The settings that a plug-in declares: their names, types and defaults, and their values from a configuration file.
 
 A setting has the type of its default. In the file its key stands behind the prefix of its plug-in:
-`plugin.NAME.KEY = VALUE`. All values are checked before the plug-in is enabled.
+`plugin.NAME.KEY = VALUE`. All values are checked before the plug-in is enabled. A key whose last word begins with `$`
+is one of many: any word may stand there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,7 @@ class Setting:
 
     key: behind the plug-in's prefix.   default: its type is the setting's.   description: for operators.
     choices: the only allowed texts; empty: any.   minimum: the least allowed number.
+    words: texts that are allowed in place of a number, and stay texts.
     """
 
     key: str
@@ -40,9 +42,18 @@ class Setting:
     description: str = ""
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    words: tuple[str, ...] = ()
+
+    @property
+    def stem(self) -> str | None:
+        """The key up to a last word that may be any; None: it is one key."""
+        stem, dot, last = self.key.rpartition(".")
+        return stem + dot if last.startswith("$") else None
 
     def parse(self, text: str) -> Value:
         """Return the value of a text. Raises: ValueError with what is allowed."""
+        if text in self.words:
+            return text
         try:
             value = self._value(text)
         except ValueError:
@@ -62,7 +73,8 @@ class Setting:
                 return "true, false"
             case int() | float():
                 kind = "a whole number" if isinstance(self.default, int) else "a number"
-                return kind if self.minimum is None else f"{kind}, at least {self.minimum:g}"
+                kind = kind if self.minimum is None else f"{kind}, at least {self.minimum:g}"
+                return ", ".join([kind, *self.words])
             case _:
                 return "any text"
 
@@ -83,24 +95,33 @@ class Setting:
 
 
 def read_settings(prefix: str, declared: Iterable[Setting], given: Mapping[str, str]) -> Settings:
-    """Return the values of all settings of a plug-in, by key.
+    """Return the values of all settings of a plug-in, by key; those of a key that is one of many as they were given.
 
     given: the texts of a configuration file by whole keys, those of other plug-ins among them.
     Raises: SettingError with a line for each unknown key and each value that is not allowed.
     """
     by_key = {f"{prefix}.{each.key}": each for each in declared}
-    values: dict[str, Value] = {each.key: each.default for each in by_key.values()}
+    values: dict[str, Value] = {each.key: each.default for each in by_key.values() if each.stem is None}
     problems = []
     for key in sorted(key for key in given if key.startswith(f"{prefix}.")):
-        setting = by_key.get(key)
+        setting = by_key.get(key) or _one_of_many(key, by_key)
         if setting is None:
             known = ", ".join(by_key) or "none"
             problems.append(f"{key}: there is no such setting; allowed: {known}")
             continue
         try:
-            values[setting.key] = setting.parse(given[key])
+            values[key.removeprefix(f"{prefix}.")] = setting.parse(given[key])
         except ValueError as error:
             problems.append(f"{key}: {given[key]!r} is not allowed; {error}")
     if problems:
         raise SettingError(problems)
     return values
+
+
+def _one_of_many(key: str, by_key: Mapping[str, Setting]) -> Setting | None:
+    """Return the setting whose last word is any; None: there is none for this key."""
+    stem, _, last = key.rpartition(".")
+    found = [
+        each for whole, each in by_key.items() if each.stem is not None and whole.startswith(f"{stem}.$")
+    ]
+    return found[0] if found and last else None

@@ -144,9 +144,7 @@ class PluginListeners:
                 broker, peer, plugin=name, listener=listener, now=now, on_change=on_change
             )
 
-        for is_tls, text in enumerate(listener.addresses(settings)):
-            if text is None:
-                continue
+        for text, is_tls in listener.addresses(settings):
             context = self._tls() if is_tls else None
             server = await self._host.open(LISTENER.parse(text), context, make)
             if self._opened.get(name) is not opened:  # the node has stopped accepting meanwhile
@@ -154,7 +152,7 @@ class PluginListeners:
                 return
             opened.servers.append(server)
             found = [
-                OpenListener(Address(*sock.getsockname()[:2]), listener.name, bool(is_tls))
+                OpenListener(Address(*sock.getsockname()[:2]), listener.name, is_tls)
                 for sock in server.sockets
             ]
             opened.listeners += found

@@ -14,12 +14,13 @@ from typing import Final
 
 from node.mqtt import allowed_codes
 from node.mqtt.authentication import Authentication
-from node.mqtt.constants import VARIABLE_INTEGER_MAX, VERSION_NAMES, PacketType, Version
+from node.mqtt.constants import NEVER_EXPIRES, VARIABLE_INTEGER_MAX, VERSION_NAMES, PacketType, Version
 from node.mqtt.decoder import Decoder
 from node.mqtt.encoder import encode, encode_within
 from node.mqtt.errors import MqttError, protocol_error
 from node.mqtt.incoming import Incoming
 from node.mqtt.login import GENERATED_BYTES, client_id_of, login_of, vhost_of
+from node.mqtt.message_mapping import EXPIRY_MAX_S
 from node.mqtt.outgoing import Outgoing
 from node.mqtt.packets import (
     PINGRESP,
@@ -85,6 +86,11 @@ def _cost(packet: Packet) -> int:
     return PACKET_COST + len(packet.packet_ids) if isinstance(packet, Acks) else PACKET_COST
 
 
+def _possible(expiry_s: int) -> int:
+    """Return the session expiry interval that a queue can have: one that ends in time, or none."""
+    return expiry_s if expiry_s == NEVER_EXPIRES else min(expiry_s, EXPIRY_MAX_S)
+
+
 class MqttConnection(ProtocolConnection):
     """One client.   label: how operators see the protocol, in front of its version."""
 
@@ -111,6 +117,8 @@ class MqttConnection(ProtocolConnection):
         self._will: ConnectionWill | None = None
         self._authentication: Authentication | None = None
         self._again: Work | None = None  # an authentication beside the client's work
+        if settings.login_timeout_s:
+            node.after(settings.login_timeout_s, self._check_login)
 
     # --- bytes ---
 
@@ -231,6 +239,12 @@ class MqttConnection(ProtocolConnection):
 
     # --- CONNECT ---
 
+    def _check_login(self) -> None:
+        """Close the connection of a client that has not connected in time."""
+        if not self._is_connected and not self._is_over:
+            self._is_over = True
+            self._node.close()
+
     def _connect(self, connect: Connect) -> Steps[None]:
         node, settings = self._node, self._settings
         self._version = version = connect.version
@@ -347,10 +361,10 @@ class MqttConnection(ProtocolConnection):
         """Return for how many seconds the client wants its session to outlive it, and for how many it does."""
         settings = self._settings
         if connect.version is not Version.MQTT_5:
-            ttl_s = 0 if connect.clean_start else max(1, int(settings.subscription_ttl_s))
-            return ttl_s, ttl_s
+            wanted_s = 0 if connect.clean_start else settings.subscription_ttl_s
+            return wanted_s, _possible(wanted_s)
         wanted_s = connect.properties.session_expiry_s or 0
-        return wanted_s, min(wanted_s, settings.session_expiry_max_s)
+        return wanted_s, _possible(min(wanted_s, settings.session_expiry_max_s))
 
     def _accept(
         self, is_present: bool, assigned: str | None, wanted_s: int, session: ClientSession, proven: bytes

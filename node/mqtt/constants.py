@@ -54,8 +54,8 @@ PACKET_MAX_BYTES: Final = VARIABLE_INTEGER_MAX + FIXED_HEADER_MAX_BYTES
 PACKET_ID_MAX: Final = 65_535
 """Packet identifiers go from 1 to here."""
 
-CLIENT_ID_MAX_CHARACTERS_3_1: Final = 23
-"""MQTT 3.1 allows client ids of 1 to 23 characters; later versions let a server decide."""
+NEVER_EXPIRES: Final = 0xFFFFFFFF
+"""The session expiry interval that means that a session never ends (MQTT 5.0 chapter 3.1.2.11.2)."""
 
 SHARE_PREFIX: Final = "$share/"
 """The beginning of the filter of a shared subscription."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+from node.mqtt.constants import NEVER_EXPIRES
 from node.mqtt.errors import MqttError
 from node.mqtt.names import (
     QOS_2_EXCHANGE,
@@ -36,9 +37,6 @@ from node.mqtt.stored_state import StoredState
 from node.mqtt.subscriptions import SUBSCRIPTIONS_MAX, Match, Subscribed, Subscriptions
 from node.mqtt.topics import Shared, check_topic_filter, shared_subscription
 from node.plugins import Delivery, Field, Properties, QueueBinding, Session, Table, longstr
-
-NEVER_EXPIRES: Final = 0xFFFFFFFF
-"""The session expiry interval that means that a session never ends (MQTT 5.0 chapter 3.1.2.11.2)."""
 
 QOS_ARGUMENT: Final = "x-mqtt-qos"
 OPTIONS_ARGUMENT: Final = "x-mqtt-options"

@@ -6,34 +6,22 @@ Source: RabbitMQ 3.10.8, rabbitmq_mqtt.schema; those of MQTT 5.0 as RabbitMQ 3.1
 from dataclasses import dataclass
 from typing import Final
 
-from node.mqtt.constants import VARIABLE_INTEGER_MAX
+from node.mqtt.constants import NEVER_EXPIRES, VARIABLE_INTEGER_MAX
 from node.mqtt.routing_keys import routing_key, topic_of
+from node.mqtt.stored_state import IDS_MAX
 from node.plugins import Setting, Settings
 
 PREFIX: Final = "mqtt"
 
 _UNUSED: Final = (
-    "default_user_allowed_over_network",
     "durable_queue_type",
-    "listeners.ssl",
-    "listeners.tcp.1",
-    "num_acceptors.ssl",
-    "num_acceptors.tcp",
+    "num_acceptors.$name",
     "proxy_protocol",
-    "rates_mode",
     "retained_message_store",
     "retained_message_store_dets_sync_interval",
-    "ssl_cert_login_from",
-    "tcp_listen_options.backlog",
-    "tcp_listen_options.buffer",
-    "tcp_listen_options.exit_on_close",
-    "tcp_listen_options.keepalive",
-    "tcp_listen_options.linger.on",
-    "tcp_listen_options.linger.timeout",
-    "tcp_listen_options.nodelay",
-    "tcp_listen_options.recbuf",
-    "tcp_listen_options.send_timeout",
-    "tcp_listen_options.sndbuf",
+    "tcp_listen_options",
+    "tcp_listen_options.$name",
+    "tcp_listen_options.linger.$name",
 )
 """RabbitMQ's settings that are taken and change nothing: the node's own settings of sockets and TLS hold."""
 
@@ -44,7 +32,14 @@ SETTINGS: Final = (
     Setting("vhost", "/", "the vhost of clients whose user name has none in front, as `VHOST:USER`"),
     Setting("ignore_colons_in_username", False, "a user name is taken as it is"),
     Setting("exchange", "amq.topic", "the topic exchange through which all messages go"),
-    Setting("subscription_ttl", 86_400_000, "milliseconds after which an unused session ends", minimum=1),
+    Setting(
+        "subscription_ttl",
+        86_400_000,
+        "milliseconds after which an unused session ends",
+        minimum=1,
+        words=("infinity", "undefined"),
+    ),
+    Setting("login_timeout", 0, "milliseconds for CONNECT; 0: what `handshake_timeout` says", minimum=0),
     Setting("sparkplug", False, "topics of Sparkplug keep the dot of their version"),
     Setting("prefetch", 100, "the most messages a client may have unacknowledged", minimum=1),
     Setting("ssl_cert_login", False, "a client certificate logs in the user that it names"),
@@ -70,7 +65,8 @@ class MqttSettings:
     vhost: str
     ignores_colons: bool
     exchange: str
-    subscription_ttl_s: float
+    subscription_ttl_s: int
+    login_timeout_s: float
     prefetch: int
     has_certificate_login: bool
     session_expiry_max_s: int
@@ -85,13 +81,13 @@ class MqttSettings:
         """Return the routing key of a topic, or the binding key of a filter."""
         return routing_key(topic, is_sparkplug=self.is_sparkplug)
 
-    def as_delivered(self, filter_: str) -> str:
-        """Return the filter that matches the topics of deliveries: a dot in a topic comes back as a slash."""
-        return self.topic_of(self.routing_key(filter_))
-
     def topic_of(self, key: str) -> str:
         """Return the topic of a routing key, or the filter of a binding key."""
         return topic_of(key, is_sparkplug=self.is_sparkplug)
+
+    def as_delivered(self, filter_: str) -> str:
+        """Return the filter that matches the topics of deliveries: a dot in a topic comes back as a slash."""
+        return self.topic_of(self.routing_key(filter_))
 
 
 def mqtt_settings(given: Settings, prefix: str = "") -> MqttSettings:
@@ -104,14 +100,20 @@ def mqtt_settings(given: Settings, prefix: str = "") -> MqttSettings:
         vhost=str(values["vhost"]),
         ignores_colons=bool(values["ignore_colons_in_username"]),
         exchange=str(values["exchange"]),
-        subscription_ttl_s=int(values["subscription_ttl"]) / 1000,
-        prefetch=min(int(values["prefetch"]), 65_535),
+        subscription_ttl_s=_ttl_s(values["subscription_ttl"]),
+        login_timeout_s=int(values["login_timeout"]) / 1000,
+        prefetch=min(int(values["prefetch"]), IDS_MAX),
         has_certificate_login=bool(values["ssl_cert_login"]),
         session_expiry_max_s=int(values["max_session_expiry_interval_seconds"]),
         topic_alias_maximum=min(int(values["topic_alias_maximum"]), 65_535),
-        receive_maximum=min(int(values["receive_maximum"]), 65_535),
+        receive_maximum=min(int(values["receive_maximum"]), IDS_MAX),
         connect_max_bytes=int(values["max_packet_size_unauthenticated"]),
         packet_max_bytes=min(int(values["max_packet_size_authenticated"]), VARIABLE_INTEGER_MAX),
         is_sparkplug=bool(values["sparkplug"]),
         server_reference=str(values["server_reference"]),
     )
+
+
+def _ttl_s(value: object) -> int:
+    """Return for how many seconds a session lives without a connection."""
+    return max(1, value // 1000) if isinstance(value, int) else NEVER_EXPIRES

@@ -14,12 +14,12 @@ from node.mqtt.settings import PREFIX as MQTT_PREFIX
 from node.mqtt.settings import SETTINGS as MQTT_SETTINGS
 from node.mqtt.settings import mqtt_settings
 from node.override import override
-from node.plugins import VERSION, Plugin, ProtocolConnection, Session, Setting, Settings
-from node.websocket.connection import BINARY, WEB_SETTINGS, WebSocketListener
+from node.plugins import VERSION, Plugin, ProtocolConnection, Session, Settings
+from node.websocket.connection import BINARY, WebSocketListener
 from node.websocket.handshake import Request
+from node.websocket.settings import WEB_SETTINGS
 
 LABEL: Final = "Web MQTT"
-_NO_EFFECT: Final = "taken and not used"
 
 
 class WebMqttListener(WebSocketListener):
@@ -47,14 +47,7 @@ PLUGIN: Final = Plugin(
     "rabbitmq_web_mqtt",
     VERSION,
     "MQTT over WebSocket",
-    settings=(
-        *WEB_SETTINGS,
-        Setting("num_acceptors.tcp", 10, _NO_EFFECT),
-        Setting("num_acceptors.ssl", 10, _NO_EFFECT),
-        Setting("proxy_protocol", False, _NO_EFFECT),
-        Setting("ws_opts.idle_timeout", 0, _NO_EFFECT),
-        Setting("cowboy_opts.idle_timeout", 0, _NO_EFFECT),
-    ),
+    settings=WEB_SETTINGS,
     prefix="web_mqtt",
     listeners=(WebMqttListener,),
     borrowed=(MQTT_PREFIX, MQTT_SETTINGS + MqttListener.port_settings()),

@@ -21,10 +21,10 @@ SETTINGS: Final = (
     Setting("login_timeout", 10000, "milliseconds until a client has to be logged in", minimum=1),
     Setting("close_after_error", True, "the connection ends after each ERROR frame; false: as RabbitMQ"),
     Setting("proxy_protocol", False, NO_EFFECT + ": the node's own key proxy_protocol counts"),
-    Setting("num_acceptors.tcp", 10, NO_EFFECT),
-    Setting("num_acceptors.ssl", 10, NO_EFFECT),
-    Setting("tcp_listen_options.backlog", 128, NO_EFFECT),
-    Setting("tcp_listen_options.nodelay", True, NO_EFFECT),
+    Setting("num_acceptors.$name", "", NO_EFFECT),
+    Setting("tcp_listen_options", "", NO_EFFECT),
+    Setting("tcp_listen_options.$name", "", NO_EFFECT),
+    Setting("tcp_listen_options.linger.$name", "", NO_EFFECT),
 )
 
 

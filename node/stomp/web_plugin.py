@@ -11,11 +11,12 @@ from node.override import override
 from node.plugins import VERSION, Plugin, ProtocolConnection, Session, Setting, Settings
 from node.stomp.connection import StompConnection
 from node.stomp.plugin import StompListener
-from node.stomp.settings import NO_EFFECT, stomp_settings
 from node.stomp.settings import PREFIX as STOMP_PREFIX
 from node.stomp.settings import SETTINGS as STOMP_SETTINGS
-from node.websocket.connection import BINARY, TEXT, WEB_SETTINGS, WebSocketListener
+from node.stomp.settings import stomp_settings
+from node.websocket.connection import BINARY, TEXT, WebSocketListener
 from node.websocket.handshake import Request, basic_credentials
+from node.websocket.settings import WEB_SETTINGS
 
 LABEL: Final = "Web STOMP"
 
@@ -52,11 +53,6 @@ PLUGIN: Final = Plugin(
         Setting(
             "use_http_auth", False, "the header Authorization of HTTP counts, and CONNECT's login does not"
         ),
-        Setting("num_acceptors.tcp", 10, NO_EFFECT),
-        Setting("num_acceptors.ssl", 10, NO_EFFECT),
-        Setting("proxy_protocol", False, NO_EFFECT),
-        Setting("ws_opts.idle_timeout", 0, NO_EFFECT),
-        Setting("cowboy_opts.idle_timeout", 0, NO_EFFECT),
     ),
     prefix="web_stomp",
     listeners=(WebStompListener,),

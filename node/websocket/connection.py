@@ -36,6 +36,7 @@ from node.websocket.frames import (
     frame,
 )
 from node.websocket.handshake import Refused, Request, accepted, check_request, parse_request
+from node.websocket.settings import addresses, port_settings
 
 TEXT: Final = "text"
 BINARY: Final = "binary"
@@ -45,16 +46,6 @@ CLOSING_S: Final = 5.0
 
 INFLATED_IN_A_TURN_BYTES: Final = 64 * 1024
 """So much of what compressed messages inflate to is passed on in a turn; then others have theirs."""
-
-WEB_SETTINGS: Final = (
-    Setting("ws_path", "/ws", "the path of the WebSocket"),
-    Setting("allow_origins", "", "origins of pages that may open it, with commas between; empty: any"),
-    Setting("ws_opts.compress", True, "messages are compressed for a client that offers it"),
-)
-
-_TCP: Final = "tcp."
-_SSL: Final = "ssl."
-_NONE: Final = "none"
 
 
 class InnerSession:
@@ -108,7 +99,7 @@ class WebSocketConnection(ProtocolConnection):
             self._read(self._inner)
 
     def _shake_hands(self, data: bytes) -> bytes:
-        """Answer the opening request; return what came after it."""
+        """Answer the opening request; return the bytes behind it."""
         listener = self._listener
         try:
             found = parse_request(data)
@@ -168,7 +159,7 @@ class WebSocketConnection(ProtocolConnection):
         self._is_asking = False
 
     def _carried_out(self, is_safe: bool) -> None:
-        if self._is_asking:  # nobody is logged in
+        if self._is_asking:  # the client is not logged in
             self._session.after(0.0, self._go_on)
         else:
             self._go_on()
@@ -280,19 +271,12 @@ class WebSocketListener(ProtocolListener):
     @classmethod
     @override
     def port_settings(cls) -> tuple[Setting, ...]:
-        return (
-            Setting("tcp.port", cls.default_port, "the port"),
-            Setting("tcp.ip", "", "the address; empty: all"),
-            Setting("tcp.listener", "", "IP:PORT in their place; none: no listener"),
-            Setting("ssl.port", 0, "the port with TLS; 0: none"),
-            Setting("ssl.ip", "", "the address with TLS; empty: all"),
-            Setting("ssl.listener", "", "IP:PORT in their place; none: no listener"),
-        )
+        return port_settings(cls.default_port)
 
     @classmethod
     @override
-    def addresses(cls, settings: Settings) -> tuple[str | None, str | None]:
-        return _address(settings, _TCP), _address(settings, _SSL)
+    def addresses(cls, settings: Settings) -> Sequence[tuple[str, bool]]:
+        return addresses(settings)
 
     def __init__(self, settings: Settings, frame_type: str) -> None:
         super().__init__(settings)
@@ -325,13 +309,3 @@ class WebSocketListener(ProtocolListener):
         except UnicodeDecodeError:
             return Opcode.BINARY
         return Opcode.TEXT
-
-
-def _address(settings: Settings, prefix: str) -> str | None:
-    whole = str(settings[f"{prefix}listener"])
-    if whole:
-        return None if whole == _NONE else whole
-    port, ip = settings[f"{prefix}port"], str(settings[f"{prefix}ip"])
-    if not port:
-        return None
-    return f"{ip}:{port}" if ip else str(port)

@@ -102,7 +102,7 @@ class Inflater:
 
     def __init__(self) -> None:
         self._unpacker = zlib.decompressobj(-_BITS_MAX)
-        self._after: bytes | None = None  # what came after a block that says it is the last one
+        self._after: bytes | None = None  # the bytes behind a block that says it is the last one
 
     def feed(self, data: bytes, *, is_end: bool) -> Iterator[bytes]:
         """Take bytes, and yield pieces of what they mean.   is_end: the message ends here. Raises: DamagedData."""

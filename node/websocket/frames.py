@@ -57,7 +57,7 @@ class WebSocketError(Exception):
 
 
 class Payload(NamedTuple):
-    """A piece of a message.   is_inflated: it was compressed, so it may be far larger than what came."""
+    """A piece of a message.   is_inflated: it was compressed, so it may be far larger than the bytes of its frames."""
 
     data: bytes
     is_inflated: bool = False

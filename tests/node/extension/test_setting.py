@@ -50,3 +50,27 @@ def test_all_problems_are_told_together() -> None:
         "p.limit: 'x' is not allowed; allowed: a whole number, at least 1",
         "p.ulr: there is no such setting; allowed: p.url, p.limit",
     ]
+
+
+MANY = (
+    Setting("listeners", "", choices=("none",)),
+    Setting("listeners.$name", ""),
+    Setting("ttl", 5, minimum=1, words=("infinity",)),
+)
+
+
+def test_a_key_may_be_one_of_many() -> None:
+    values = read_settings("p", MANY, {"p.listeners.1": "1883", "p.listeners.default": "1884"})
+    assert values == {"listeners": "", "ttl": 5, "listeners.1": "1883", "listeners.default": "1884"}
+    for key in ("p.listeners.", "p.listeners.1.2", "p.listener.1"):
+        with pytest.raises(SettingError):
+            read_settings("p", MANY, {key: "1883"})
+
+
+def test_words_are_allowed_beside_numbers() -> None:
+    assert read_settings("p", MANY, {"p.ttl": "infinity"})["ttl"] == "infinity"
+    with pytest.raises(SettingError) as raised:
+        read_settings("p", MANY, {"p.ttl": "never"})
+    assert raised.value.problems == [
+        "p.ttl: 'never' is not allowed; allowed: a whole number, at least 1, infinity"
+    ]

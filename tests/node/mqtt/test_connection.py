@@ -397,3 +397,12 @@ def test_a_connection_that_is_lost_is_freed_at_once(version: Version) -> None:
         assert plugged() is None
     finally:
         gc.enable()
+
+
+def test_a_client_has_to_connect_in_time() -> None:
+    world = World()
+    silent = MqttClient(world, settings={"login_timeout": 500})
+    client = MqttClient(world, settings={"login_timeout": 500})
+    assert client.connect("c").code == 0
+    world.advance(0.6)
+    assert (silent.is_reset, client.is_reset) == (True, False)

@@ -260,13 +260,15 @@ def test_settings_of_stomp_hold_here_too() -> None:
 @pytest.mark.parametrize(
     ("settings", "addresses"),
     [
-        ({}, ("15674", None)),
-        ({"tcp.port": "1", "tcp.ip": "127.0.0.1"}, ("127.0.0.1:1", None)),
-        ({"tcp.listener": "127.0.0.1:2", "ssl.port": "3"}, ("127.0.0.1:2", "3")),
-        ({"tcp.listener": "none", "ssl.listener": "127.0.0.1:4"}, (None, "127.0.0.1:4")),
+        ({}, [("15674", False)]),
+        ({"tcp.port": "1", "tcp.ip": "127.0.0.1"}, [("127.0.0.1:1", False)]),
+        ({"tcp.port": "1", "tcp.ip": "::1"}, [("[::1]:1", False)]),
+        ({"port": "5"}, [("5", False)]),
+        ({"tcp.listener": "127.0.0.1:2", "ssl.port": "3"}, [("127.0.0.1:2", False), ("3", True)]),
+        ({"tcp.listener": "none", "ssl.listener": "127.0.0.1:4"}, [("127.0.0.1:4", True)]),
     ],
 )
-def test_where_it_listens(settings: dict[str, str], addresses: tuple[str | None, str | None]) -> None:
+def test_where_it_listens(settings: dict[str, str], addresses: list[tuple[str, bool]]) -> None:
     given = {f"web_stomp.{key}": value for key, value in settings.items()}
     assert WebStompListener.addresses(PLUGIN.listener_settings(given)) == addresses
 
