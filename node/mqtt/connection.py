@@ -43,6 +43,7 @@ from node.mqtt.session import ClientSession, Start
 from node.mqtt.settings import MqttSettings
 from node.mqtt.steps import Steps, Work, reason_of
 from node.mqtt.topic_aliases import InboundAliases
+from node.mqtt.vhost_mapping import VhostMapping
 from node.mqtt.wills import CONSUMER as WILL_CONSUMER
 from node.mqtt.wills import ConnectionWill
 from node.override import override
@@ -307,21 +308,26 @@ class MqttConnection(ProtocolConnection):
         """
         node, settings, given = self._node, self._settings, connect.properties
         method, proven = given.authentication_method, b""
+        mapping = VhostMapping(node.global_parameter)
         if method is None:
-            login = login_of(connect, node.peer, settings)
+            login = login_of(connect, node.peer, settings, mapping)
             vhost = login.vhost
             refusal: Refusal | None = yield partial(node.log_in, login.user, login.password)
             if refusal is not None:
-                raise MqttError(ReasonCode.BAD_USER_NAME_OR_PASSWORD, refusal.text)
+                is_known = refusal.is_of_remote
+                code = ReasonCode.NOT_AUTHORIZED if is_known else ReasonCode.BAD_USER_NAME_OR_PASSWORD
+                raise MqttError(code, refusal.text)
         elif node.offers_method(method):
-            vhost = vhost_of(connect, settings)
+            vhost = vhost_of(connect, node.peer, settings, mapping)
             self._authentication = Authentication(node, method, self._write, self._expect_auth)
             proven = yield from self._authentication.steps(given.authentication_data or b"")
         else:
             raise MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, "there is no such authentication method")
         refusal = yield partial(node.open, vhost)
         if refusal is not None:
-            raise MqttError(ReasonCode.NOT_AUTHORIZED, refusal.text)
+            is_missing = refusal.is_of_missing_vhost
+            code = ReasonCode.BAD_USER_NAME_OR_PASSWORD if is_missing else ReasonCode.NOT_AUTHORIZED
+            raise MqttError(code, refusal.text)
         return proven
 
     # --- AUTH ---

@@ -12,6 +12,7 @@ from node.mqtt.names import CLIENT_ID_MAX_BYTES, fits
 from node.mqtt.packets import Connect
 from node.mqtt.reason_codes import ReasonCode
 from node.mqtt.settings import MqttSettings
+from node.mqtt.vhost_mapping import VhostMapping
 from node.plugins import Peer
 
 GENERATED_BYTES: Final = 16
@@ -29,7 +30,7 @@ class Login(NamedTuple):
     vhost: str
 
 
-def login_of(connect: Connect, peer: Peer, settings: MqttSettings) -> Login:
+def login_of(connect: Connect, peer: Peer, settings: MqttSettings, mapping: VhostMapping) -> Login:
     """Return the account that a CONNECT names. Raises: MqttError if it names none and there is no default."""
     name = connect.user_name
     password: bytes | None
@@ -41,18 +42,29 @@ def login_of(connect: Connect, peer: Peer, settings: MqttSettings) -> Login:
         name, password = settings.default_user, settings.default_pass.encode()
     else:
         raise MqttError(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "no credentials were provided")
-    if settings.ignores_colons:
-        return Login(name, password, settings.vhost)
-    parts = _COLON.split(name)
-    if len(parts) == 1:
-        return Login(name, password, settings.vhost)
-    return Login(parts[1], password, parts[0])
+    user, vhost = _user_and_vhost(name, peer, settings, mapping)
+    return Login(user, password, vhost)
 
 
-def vhost_of(connect: Connect, settings: MqttSettings) -> str:
+def vhost_of(connect: Connect, peer: Peer, settings: MqttSettings, mapping: VhostMapping) -> str:
     """Return the vhost of a client that authenticates in several steps: its user name may have one in front."""
-    parts = [] if settings.ignores_colons else _COLON.split(connect.user_name or "")
-    return parts[0] if len(parts) > 1 else settings.vhost
+    return _user_and_vhost(connect.user_name or "", peer, settings, mapping)[1]
+
+
+def _user_and_vhost(name: str, peer: Peer, settings: MqttSettings, mapping: VhostMapping) -> tuple[str, str]:
+    """Return the user that a name means, and the vhost.
+
+    Mappings count before a vhost in the name for a client whose certificate may log it in; for others the name comes
+    first, and then the port.
+    """
+    parts = [] if settings.ignores_colons else _COLON.split(name)
+    named = (parts[1], parts[0]) if len(parts) > 1 else None
+    mapped = mapping.of_port(peer.local)
+    if settings.has_certificate_login and peer.certificate_user is not None:
+        mapped = mapping.of_certificate(peer.certificate_user) or mapped
+        if mapped is not None:
+            return name, mapped
+    return named or (name, settings.vhost if mapped is None else mapped)
 
 
 def client_id_of(connect: Connect, random: bytes) -> str:

@@ -45,9 +45,6 @@ _SESSION_ID_BYTES: Final = 16
 _ANSWERED: Final = frozenset({"SEND", "ACK", "NACK", "COMMIT", "DISCONNECT", "CONNECT", "STOMP"})
 """The commands whose handlers send receipts themselves, or that have none."""
 
-_LOOPBACK_ONLY: Final = "can only connect via localhost"
-"""The end of the node's text about users who may not log in from elsewhere."""
-
 
 class LoginFailed(StompError):
     """A CONNECT frame that is refused: the connection ends, whatever the settings say."""
@@ -273,7 +270,7 @@ class StompConnection(ProtocolConnection):
         self._client.version = self._decoder.version = version
         mechanism = "stomp_headers" if "login" in headers else "ssl" if password is None else "config"
         refusal = yield partial(self._session.log_in, user, password)
-        if refusal is not None and refusal.text.endswith(_LOOPBACK_ONLY):
+        if refusal is not None and refusal.is_of_remote:
             raise LoginFailed("Bad CONNECT", "non-loopback access denied")
         if refusal is not None:
             raise LoginFailed("Bad CONNECT", f"Access refused for user '{user}'\n")

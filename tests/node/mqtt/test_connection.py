@@ -6,6 +6,8 @@ import weakref
 
 import pytest
 
+from node.catalogue.commands import PutVhost, SetGlobalParameter, SetPermission
+from node.client.endpoint import ClientEndpoint
 from node.mqtt.constants import PacketType, Version
 from node.mqtt.encoder import encode
 from node.mqtt.packets import (
@@ -49,11 +51,37 @@ def test_a_wrong_login_is_refused(version: Version) -> None:
 
 
 @BOTH
-def test_a_vhost_may_be_refused(version: Version) -> None:
-    client = MqttClient(World(), version)
+def test_a_vhost_may_be_missing_or_refused(version: Version) -> None:
+    """The codes are those of RabbitMQ 3.10.8: the vhost is a part of the user name."""
+    world = World()
+    client = MqttClient(world, version)
     answer = client.connect("c", user="nowhere:guest", password=b"guest")
+    due = ReasonCode.BAD_USER_NAME_OR_PASSWORD if version is V5 else ReturnCode.BAD_USER_NAME_OR_PASSWORD
+    assert answer.code == due
+    assert client.is_reset
+    world.submit(PutVhost("closed"))
+    client = MqttClient(world, version)
+    answer = client.connect("c", user="closed:guest", password=b"guest")
     assert answer.code == (ReasonCode.NOT_AUTHORIZED if version is V5 else ReturnCode.NOT_AUTHORIZED)
     assert client.is_reset
+
+
+@BOTH
+def test_a_user_of_this_machine_is_refused_from_elsewhere(version: Version) -> None:
+    """The code is that of RabbitMQ 3.10.8: the password may be right."""
+    remote = ClientEndpoint(address="192.0.2.7:4321", is_loopback=False)
+    answer = MqttClient(World(), version, peer=remote).connect("c")
+    assert answer.code == (ReasonCode.NOT_AUTHORIZED if version is V5 else ReturnCode.NOT_AUTHORIZED)
+
+
+def test_a_port_may_have_a_vhost() -> None:
+    world = World()
+    world.submit(PutVhost("meters"))
+    world.submit(SetPermission("meters", "guest", ".*", ".*", ".*"))
+    world.submit(SetGlobalParameter("mqtt_port_to_vhost_mapping", {"1884": "meters"}))
+    client = MqttClient(world, peer=ClientEndpoint(local="127.0.0.1:1884"))
+    assert client.connect("c").code == 0
+    assert client.connection.vhost == "meters"
 
 
 @BOTH

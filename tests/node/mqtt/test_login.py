@@ -9,11 +9,16 @@ from node.mqtt.names import CLIENT_ID_MAX_BYTES, delayed_will_queue, fits, state
 from node.mqtt.packets import Connect
 from node.mqtt.reason_codes import ReasonCode
 from node.mqtt.settings import mqtt_settings
+from node.mqtt.vhost_mapping import CERTIFICATES, PORTS, VhostMapping
 from node.plugins import Peer
 
 PEER = Peer("127.0.0.1:1", "127.0.0.1:1883", False, None)
 KNOWN = Peer("127.0.0.1:1", "127.0.0.1:8883", True, "ada")
 DEFAULTS = mqtt_settings({})
+UNMAPPED = VhostMapping(lambda name: None)
+MAPPED = VhostMapping(
+    {PORTS: {"1883": "of 1883", "8883": "of 8883"}, CERTIFICATES: {"ada": "ada's", "eve": 5}}.get
+)
 
 
 def connect(user: str | None = None, password: bytes | None = None, client_id: str = "c") -> Connect:
@@ -33,32 +38,60 @@ def connect(user: str | None = None, password: bytes | None = None, client_id: s
 )
 def test_a_vhost_may_stand_in_front_of_the_last_colon(user: str, expected: tuple[str, str]) -> None:
     name, vhost = expected
-    assert login_of(connect(user, b"p"), PEER, DEFAULTS) == Login(name, b"p", vhost)
+    assert login_of(connect(user, b"p"), PEER, DEFAULTS, UNMAPPED) == Login(name, b"p", vhost)
 
 
 def test_colons_may_be_part_of_the_name() -> None:
     settings = mqtt_settings({"ignore_colons_in_username": True, "vhost": "v"})
-    assert login_of(connect("a:b", b"p"), PEER, settings) == Login("a:b", b"p", "v")
+    assert login_of(connect("a:b", b"p"), PEER, settings, UNMAPPED) == Login("a:b", b"p", "v")
 
 
 def test_a_client_without_a_name() -> None:
-    assert login_of(connect(), PEER, DEFAULTS) == Login("guest", b"guest", "/")
+    assert login_of(connect(), PEER, DEFAULTS, UNMAPPED) == Login("guest", b"guest", "/")
     for settings in ({"allow_anonymous": False}, {"default_user": ""}):
         with pytest.raises(MqttError) as raised:
-            login_of(connect(), PEER, mqtt_settings(settings))
+            login_of(connect(), PEER, mqtt_settings(settings), UNMAPPED)
         assert raised.value.code == ReasonCode.BAD_USER_NAME_OR_PASSWORD
 
 
 def test_a_name_without_a_password_is_refused() -> None:
     with pytest.raises(MqttError):
-        login_of(connect("ada"), PEER, DEFAULTS)
+        login_of(connect("ada"), PEER, DEFAULTS, UNMAPPED)
 
 
 def test_a_certificate_logs_in_if_it_may() -> None:
     settings = mqtt_settings({"ssl_cert_login": True})
-    assert login_of(connect(), KNOWN, settings) == Login("ada", None, "/")
-    assert login_of(connect("bob", b"p"), KNOWN, settings) == Login("bob", b"p", "/")
-    assert login_of(connect(), KNOWN, DEFAULTS) == Login("guest", b"guest", "/")
+    assert login_of(connect(), KNOWN, settings, UNMAPPED) == Login("ada", None, "/")
+    assert login_of(connect("bob", b"p"), KNOWN, settings, UNMAPPED) == Login("bob", b"p", "/")
+    assert login_of(connect(), KNOWN, DEFAULTS, UNMAPPED) == Login("guest", b"guest", "/")
+
+
+@pytest.mark.parametrize(
+    ("user", "peer", "has_certificate_login", "expected"),
+    [
+        ("bob", PEER, False, ("bob", "of 1883")),
+        ("v:bob", PEER, False, ("bob", "v")),
+        ("bob", KNOWN, False, ("bob", "of 8883")),
+        ("bob", KNOWN, True, ("bob", "ada's")),
+        ("v:bob", KNOWN, True, ("v:bob", "ada's")),
+        ("v:bob", KNOWN._replace(certificate_user="eve"), True, ("v:bob", "of 8883")),
+        ("v:bob", KNOWN._replace(certificate_user="x", local="127.0.0.1:1"), True, ("bob", "v")),
+        ("bob", PEER._replace(local="[::1]:1883"), False, ("bob", "of 1883")),
+        ("bob", PEER._replace(local="127.0.0.1:1"), False, ("bob", "/")),
+    ],
+)
+def test_ports_and_certificates_may_have_vhosts(
+    user: str, peer: Peer, has_certificate_login: bool, expected: tuple[str, str]
+) -> None:
+    """Source: RabbitMQ 3.10.8, rabbit_mqtt_processor:get_vhost."""
+    settings = mqtt_settings({"ssl_cert_login": has_certificate_login})
+    name, vhost = expected
+    assert login_of(connect(user, b"p"), peer, settings, MAPPED) == Login(name, b"p", vhost)
+
+
+@pytest.mark.parametrize("value", [None, "text", ["1883"], {"1883": 5}])
+def test_a_mapping_that_is_none_counts_as_none(value: object) -> None:
+    assert login_of(connect("bob", b"p"), PEER, DEFAULTS, VhostMapping(lambda name: value)).vhost == "/"
 
 
 @pytest.mark.parametrize(
