@@ -110,6 +110,7 @@ class MqttConnection(ProtocolConnection):
         self._packet_max_bytes: int | None = None
         self._tells_reasons = True
         self._ends_session = False
+        self._is_leaving = False  # the session's queues are deleted as the client wants it
         self._heard_at = 0.0
         self._aliases = InboundAliases(settings.topic_alias_maximum)
         self._session: ClientSession | None = None
@@ -269,13 +270,14 @@ class MqttConnection(ProtocolConnection):
             node, settings, start, prefetch=limit, on_state_lost=partial(self._fail, lost)
         )
         is_present = yield from session.begin()
+        self._ends_session = expiry_s == 0 and session.is_persistent
         will = self._will = ConnectionWill(node, settings, client_id, session.ensure)
         yield from will.settle_former(is_resumed=is_present)
         if connect.will is not None:
             named = client_id if version is Version.MQTT_5 else None
-            yield from will.prepare(connect.will, session.expiry_s, named)
+            lives_s = 0 if self._ends_session else session.expiry_s
+            yield from will.prepare(connect.will, lives_s, named)
         self._session = session
-        self._ends_session = expiry_s == 0 and session.is_persistent
         self._incoming = Incoming(
             node, settings, version, client_id, session.state, self._fail, self._ensured
         )
@@ -422,7 +424,7 @@ class MqttConnection(ProtocolConnection):
 
     def _disconnect(self, session: ClientSession, packet: Disconnect) -> Steps[None]:
         expiry_s = packet.properties.session_expiry_s
-        if expiry_s and not session.is_persistent:
+        if expiry_s and (self._ends_session or not session.is_persistent):
             raise protocol_error(
                 "a session that ends with its connection cannot be prolonged [MQTT-3.14.2-2]"
             )
@@ -430,6 +432,7 @@ class MqttConnection(ProtocolConnection):
         if packet.code != ReasonCode.DISCONNECT_WITH_WILL:
             yield from self._will.drop()
         if expiry_s == 0 or self._ends_session:
+            self._is_leaving = True
             yield from session.end()
         # What was published in the same read is on its way before the connection ends.
         yield lambda on_done: self._node.after_requests(lambda is_safe: on_done(None))
@@ -468,7 +471,7 @@ class MqttConnection(ProtocolConnection):
 
     @override
     def cancelled(self, consumer: str) -> None:
-        if consumer != WILL_CONSUMER:
+        if consumer != WILL_CONSUMER and not self._is_leaving:
             self._fail(MqttError(ReasonCode.ADMINISTRATIVE_ACTION, "a queue of the session is gone"))
 
     # --- the end ---

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from node.mqtt.errors import MqttError
-from node.mqtt.message_mapping import amqp_properties
+from node.mqtt.message_mapping import EXPIRY_MAX_S, amqp_properties
 from node.mqtt.names import (
     RETAINED_EXCHANGE,
     ROUTING_KEY_MAX_BYTES,
@@ -49,6 +49,9 @@ REFRESH_S: Final = 20.0
 _EXPIRES_S: Final = 120.0
 """Queues of wills are deleted when they were not used for so long, and longer than the message stays."""
 
+DELAY_MAX_S: Final = EXPIRY_MAX_S - _EXPIRES_S
+"""The longest delay of a will: AMQP's limit for the time to live of its queue."""
+
 
 class ConnectionWill:
     """The will of one connection, or none.
@@ -78,7 +81,8 @@ class ConnectionWill:
     def settle_former(self, *, is_resumed: bool) -> Steps[None]:
         """Drop the will of a former connection that is delayed, or publish it: if its session has ended.
 
-        The queue of the former connection stays: that connection's last word, at another node, may still be on its way.
+        The queue of the former connection stays: the last settlement of that connection, at another node, may still be
+        on its way.
         """
         node = self._node
         has_delay = node.find_queue(self._delayed) is not None
@@ -122,7 +126,7 @@ class ConnectionWill:
             yield from self._ensure(RETAINED_EXCHANGE)
             yield from self._ensure(WILLS_EXCHANGE)
             exchange = WILLS_EXCHANGE
-        delay_s = min(float(will.properties.will_delay_s or 0), expiry_s)
+        delay_s = min(float(will.properties.will_delay_s or 0), expiry_s, DELAY_MAX_S)
         if delay_s:
             yield from granted(self._declare(self._delayed, delay_s, exchange, key))
             exchange, key = "", self._delayed

@@ -130,6 +130,47 @@ def test_a_session_that_ends_with_its_connection_is_not_prolonged() -> None:
     assert answer.code == ReasonCode.PROTOCOL_ERROR
 
 
+def test_nor_is_one_that_this_connection_ends() -> None:
+    """A CONNECT without session expiry ends a session that a former one made; DISCONNECT cannot change that."""
+    world = World()
+    connected(world, version=V5, clean=False, expiry_s=100).cut()
+    client = MqttClient(world, V5)
+    assert client.connect("c", clean=False).session_present
+    client.send(Disconnect(properties=Disconnect().properties._replace(session_expiry_s=10)))
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    assert answer.code == ReasonCode.PROTOCOL_ERROR
+
+
+def test_all_of_a_session_is_gone_when_the_client_ends_it() -> None:
+    world = World()
+    client = connected(world, version=V5, clean=False, expiry_s=100)
+    client.subscribe("a", qos=1)
+    client.subscribe("b", qos=2)
+    client.publish("b", b"m", qos=2)
+    assert len({name for name in world.queue_names if "-c" in name}) == 3
+    client.told()
+    client.send(Disconnect(properties=Disconnect().properties._replace(session_expiry_s=0)))
+    assert client.told() == [], "nothing follows a DISCONNECT"
+    assert client.is_reset
+    assert not {name for name in world.queue_names if "-c" in name}
+
+
+@pytest.mark.parametrize("version", [V4, V5])
+def test_a_session_may_live_longer_than_a_queue(version: int) -> None:
+    world = World()
+    longest = {"subscription_ttl": 10**15, "max_session_expiry_interval_seconds": 0xFFFFFFFF}
+    client = MqttClient(world, version, settings=longest)  # type: ignore[arg-type]
+    answer = client.connect("c", clean=False, expiry_s=0xFFFFFFFE if version == V5 else None)
+    assert answer.code == 0
+    if version == V5:
+        assert answer.properties.session_expiry_s == EXPIRY_MAX_S
+    never = MqttClient(world, V5, settings=longest)
+    delayed_for_ever = WILL._replace(properties=WillProperties(will_delay_s=0xFFFFFFFF))
+    answer = never.connect("d", clean=False, expiry_s=0xFFFFFFFF, will=delayed_for_ever)
+    assert (answer.code, answer.properties.session_expiry_s) == (0, None)
+
+
 def test_the_server_tells_how_long_the_session_lives() -> None:
     world = World()
     answer = MqttClient(world, V5).connect("c", clean=False, expiry_s=0xFFFFFFFF)
@@ -519,6 +560,15 @@ def test_a_client_that_comes_back_in_time_keeps_its_will_from_being_published() 
     connected(world, version=V5, clean=False, expiry_s=1000).disconnect()
     world.advance(100.0)
     assert watcher.bodies() == []
+
+
+def test_a_will_is_not_delayed_if_the_session_ends_with_the_connection() -> None:
+    world = World()
+    watcher = connected(world, "s")
+    watcher.subscribe("w")
+    connected(world, version=V5, clean=False, expiry_s=1000).cut()
+    connected(world, version=V5, clean=False, will=delayed(300)).cut()
+    assert watcher.bodies() == [b"gone"]
 
 
 def test_a_delayed_will_is_published_when_its_session_ends() -> None:
