@@ -98,9 +98,7 @@ def login_refused(mechanism: str, reason: str) -> str:
 
 def login_error(pid: str, name: str, explanation: str, protocol: str = _AMQP) -> str:
     """A login was refused. error, connection."""
-    return (
-        f"Error on {escape(protocol)} connection {pid} ({escape(name)}, state: starting):\n{escape(explanation)}"
-    )
+    return f"Error on {escape(protocol)} connection {pid} ({escape(name)}, state: starting):\n{escape(explanation)}"
 
 
 def open_error(pid: str, name: str, user: str, explanation: str, protocol: str = _AMQP) -> str:
@@ -125,7 +123,8 @@ def connection_exception(
 ) -> str:
     """A hard error closed the connection. error, connection. `method`: `queue.declare`."""
     return (
-        f"Error on {escape(protocol)} connection {pid} ({_who(name, vhost, user)}, state: {state}), channel {channel}:\n"
+        f"Error on {escape(protocol)} connection {pid} ({_who(name, vhost, user)}, state: {state}), "
+        f"channel {channel}:\n"
         f' operation {method} caused a connection exception {code.name.lower()}: "{escape(explanation)}"'
     )
 

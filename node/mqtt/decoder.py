@@ -83,7 +83,7 @@ class Decoder:
         self._has_ended = False
         self._data = b""  # read from `_pos` on
         self._pos = 0
-        self._pieces: list[bytes] = []  # what came after `_data`
+        self._pieces: list[bytes] = []  # the bytes behind `_data`
         self._buffered = 0  # bytes of the pieces
         self._wanted = 0  # bytes from `_pos` on before another look pays
 
@@ -93,7 +93,7 @@ class Decoder:
         return len(self._data) - self._pos + self._buffered
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        """Take the next bytes of the stream, and return what `packets` does. The bytes are kept if nobody iterates."""
+        """Take the next bytes of the stream, and return what `packets` does. Bytes that are not asked for are kept."""
         if self._has_ended:
             return iter(())
         if self._pos == len(self._data) and not self._pieces:

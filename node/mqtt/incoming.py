@@ -38,8 +38,10 @@ COUNT_DIGITS: Final = 10
 
 
 UNRELEASED_MAX: Final = 10_000
-"""The messages with QoS 2 of a client of MQTT 3.1 and 3.1.1 that are not released: the connection of one that sends more
-is closed. A snapshot of the session's state has all of them."""
+"""The messages with QoS 2 of a client of MQTT 3.1 and 3.1.1 that are not released; with more its connection is closed.
+
+A snapshot of the session's state has all of them.
+"""
 
 
 class Incoming:

@@ -388,7 +388,9 @@ class Outgoing:
             if former is not None and former not in self._flying:
                 return former, True
         packet_id = self._last_packet_id % PACKET_ID_MAX + 1
-        while packet_id in self._flying or packet_id in self._state.sent:  # `IDS_MAX` leaves some that are free
+        while (
+            packet_id in self._flying or packet_id in self._state.sent
+        ):  # `IDS_MAX` leaves some that are free
             packet_id = packet_id % PACKET_ID_MAX + 1
         self._last_packet_id = packet_id
         return packet_id, False

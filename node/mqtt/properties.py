@@ -1,7 +1,7 @@
 """The properties of MQTT 5.0, one class for each kind of packet.
 
-A field is None, or an empty tuple where there may be several, if the property was not sent; whoever reads it applies
-the standard's default. The order of `user_properties` is that of the wire.
+A field is None, or an empty tuple where there may be several, if the property was not sent: its reader
+applies the standard's default. The order of `user_properties` is that of the wire.
 Source: MQTT 5.0 §2.2.2.
 """
 

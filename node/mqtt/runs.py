@@ -3,7 +3,7 @@
 Each function begins behind a packet that was read and checked, takes all complete packets that follow and differ in
 payload and packet identifier only, and returns where the first other one begins. A packet that is unusual in any way
 is another one: the decoder reads it by itself, where each fault has its error. A run ends at `RUN_MAX` packets, so that
-whoever handles it can let others have their turn.
+the connection can let others have their turn.
 """
 
 from struct import iter_unpack

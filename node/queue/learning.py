@@ -1,6 +1,6 @@
 """A queue that begins with messages may have to read them all before it can go on: what it knows follows from them.
 
-    restore, begin_with ─► require        pump ─► is_due? ─► begin ─► learn each run … ─► on_learnt, and pump again
+restore, begin_with ─► require        pump ─► is_due? ─► begin ─► learn each run … ─► on_learnt, and pump again
 """
 
 from collections.abc import Callable

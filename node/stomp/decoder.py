@@ -48,7 +48,7 @@ class Decoder:
         self._version = version
         self._data = b""
         self._at = 0  # where the next frame, or the body of `_head`, begins
-        self._more: list[bytes] = []  # what came after `_data`
+        self._more: list[bytes] = []  # the bytes behind `_data`
         self._more_bytes = 0
         self._head: Head | None = None  # of a frame whose body has not come
         self._searched = 0  # so many of `_data` and all `_more` have been searched for the NUL after a body

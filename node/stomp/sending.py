@@ -132,4 +132,4 @@ class Sending:
 
 
 def _ignore(error: StompError, receipt: str | None) -> None:
-    """Do nothing: nobody is there to be told."""
+    """Do nothing: the client is gone."""

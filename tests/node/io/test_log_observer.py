@@ -69,7 +69,12 @@ def test_lines_about_connections_name_their_protocol(
         observer.login_refused(connection, "PLAIN", "no")
         observer.closed(connection, in_good_order=True)
         observer.closed(connection, in_good_order=False)
-    begins = ["accepting {} connection", "Error on {} connection", "closing {} connection", "closing {} connection"]
+    begins = [
+        "accepting {} connection",
+        "Error on {} connection",
+        "closing {} connection",
+        "closing {} connection",
+    ]
     for record, begin in zip(caplog.records, begins, strict=True):
         assert record.getMessage().startswith(begin.format(shown))
 

@@ -16,7 +16,9 @@ filters = st.builds(
 
 
 @given(st.lists(filters, unique=True, max_size=8), st.data(), topics)
-def test_a_tree_finds_what_its_filters_match(given_filters: list[str], data: st.DataObject, topic: str) -> None:
+def test_a_tree_finds_what_its_filters_match(
+    given_filters: list[str], data: st.DataObject, topic: str
+) -> None:
     tree = FilterTree()
     for each in given_filters:
         tree.put(each, each)
