@@ -50,12 +50,16 @@ class Subscription:
         return self.tag[2:]
 
     def take_up_to(self, delivery_tag: int) -> list[int]:
-        """Remove and return the deliveries up to one that has no ACK; that one alone if it is not known."""
-        taken: list[int] = []
-        if delivery_tag in self.unacked:
-            while not taken or taken[-1] != delivery_tag:
-                taken.append(self.unacked.popleft())
-        return taken or [delivery_tag]
+        """Remove and return the deliveries up to one, which is the last of them even if it is not known.
+
+        A step for each that is returned: the tags of deliveries rise, so none has to be looked for.
+        """
+        unacked, taken = self.unacked, list[int]()
+        while unacked and unacked[0] <= delivery_tag:
+            taken.append(unacked.popleft())
+        if not taken or taken[-1] != delivery_tag:
+            taken.append(delivery_tag)
+        return taken
 
 
 def ack_mode(headers: Mapping[str, str]) -> str:
