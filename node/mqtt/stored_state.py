@@ -50,7 +50,7 @@ class StoredState:
         self.released: dict[int, bytes] = {}
         self._recent: deque[bytes] = deque(maxlen=RECENT_MAX)
         self._recent_ids: set[bytes] = set()
-        self._stored_max = min(in_flight_max, RECENT_MAX)
+        self._last: deque[str] = deque(maxlen=min(in_flight_max, RECENT_MAX))  # of these, as a snapshot has them
         self._number = 0
         self._publish = publish
         self._on_lost = on_lost
@@ -72,6 +72,7 @@ class StoredState:
             self._recent_ids.discard(self._recent[0])
         self._recent.append(message)
         self._recent_ids.add(message)
+        self._last.append(message.decode("latin-1"))
 
     def let_go(self) -> None:
         """Forget the connection: it is gone."""
@@ -112,14 +113,13 @@ class StoredState:
         def texts(ids: dict[int, bytes]) -> dict[int, str]:
             return {packet_id: id_.decode("latin-1") for packet_id, id_ in ids.items()}
 
-        recent = list(self._recent)[-self._stored_max :]
         return json.dumps(
             {
                 "number": self._number,
                 "received": self.received,
                 "sent": texts(self.sent),
                 "released": texts(self.released),
-                "recent": [id_.decode("latin-1") for id_ in recent],
+                "recent": list(self._last),
             }
         ).encode()
 

@@ -1,4 +1,4 @@
-"""What a session of MQTT stores of QoS 2 covers all that a lost node may have kept, and does not grow for ever."""
+"""The state of QoS 2 that a session of MQTT stores covers all that a lost node may have kept, and stays bounded."""
 
 import json
 

@@ -435,7 +435,7 @@ def test_a_client_of_mqtt_5_that_sends_too_much_is_disconnected() -> None:
 
 
 def test_a_client_may_send_all_again_that_it_has_on_its_way() -> None:
-    """What a client sends again on a new connection [MQTT-4.4.0-1] does not count twice."""
+    """A message that a client sends again on a new connection [MQTT-4.4.0-1] does not count twice."""
     world = World()
     for _ in range(3):
         client = MqttClient(world, V5, settings={"receive_maximum": 3}, acks=False)
