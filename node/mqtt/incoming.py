@@ -20,7 +20,7 @@ from node.mqtt.acknowledgements import Acknowledgements, Awaited
 from node.mqtt.constants import PACKET_ID_MAX, PacketType, Version
 from node.mqtt.encoder import encode_acks
 from node.mqtt.errors import MqttError
-from node.mqtt.message_mapping import amqp_properties, plain_properties
+from node.mqtt.message_mapping import HEADER_MAX_BYTES, amqp_properties, header_bytes, plain_properties
 from node.mqtt.names import QOS_2_EXCHANGE, RETAINED_EXCHANGE, ROUTING_KEY_MAX_BYTES, fits
 from node.mqtt.packets import Publishes
 from node.mqtt.properties import NO_PUBLISH
@@ -146,6 +146,11 @@ class Incoming:
             retain=publishes.retain,
             client=self._client,
         )
+        if given is not NO_PUBLISH and header_bytes(found) > HEADER_MAX_BYTES:
+            raise MqttError(
+                ReasonCode.PACKET_TOO_LARGE,
+                f"the properties of a message are longer than {HEADER_MAX_BYTES} bytes",
+            )
         if is_plain:
             self._plain[qos] = found
         return found

@@ -38,6 +38,12 @@ DEFAULT_QOS: Final = 1
 EXPIRY_MAX_S: Final = 315_360_000
 """Ten years, AMQP's limit for a time to live. A longer interval is as good as none."""
 
+HEADER_MAX_BYTES: Final = 131_064
+"""The size of a message's properties in AMQP, which are one frame: that of `frame_max` as clients have it by default.
+
+A longer frame would end the connection of each AMQP client that the message goes to, and the message would come again.
+"""
+
 _QOS: Final = tuple(Field("b", qos) for qos in range(3))
 _FALSE, _TRUE = Field("t", False), Field("t", True)
 _QOS_0: Final[Table] = {QOS_HEADER: _QOS[0], DUP_HEADER: _FALSE}
@@ -98,6 +104,30 @@ def amqp_properties(
         mapped.timestamp = wall_ms // 1000
     _put_user_properties(headers, properties.user_properties)
     return mapped
+
+
+def header_bytes(properties: Properties) -> int:
+    """Return about how many bytes the properties of a message have in AMQP; not less than they have."""
+    texts = (properties.content_type, properties.correlation_id, properties.expiration)
+    return (
+        _HEADER_BYTES
+        + sum(4 * len(text) for text in texts if text)
+        + sum(4 * len(name) + _field_bytes(field) for name, field in (properties.headers or {}).items())
+    )
+
+
+_HEADER_BYTES: Final = 256
+"""The rest of a header, at most: class, size, flags, priority, timestamp, delivery mode, and lengths."""
+
+_FIELD_BYTES: Final = 16
+"""A field without its text: a number, or type and length."""
+
+
+def _field_bytes(field: Field) -> int:
+    value = field.value
+    if isinstance(value, list):
+        return _FIELD_BYTES + sum(map(_field_bytes, value))
+    return _FIELD_BYTES + (len(value) if isinstance(value, bytes) else 0)
 
 
 def _put_correlation(mapped: Properties, headers: Table, data: bytes) -> None:

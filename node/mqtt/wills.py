@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from node.mqtt.errors import MqttError
-from node.mqtt.message_mapping import EXPIRY_MAX_S, amqp_properties
+from node.mqtt.message_mapping import EXPIRY_MAX_S, HEADER_MAX_BYTES, amqp_properties, header_bytes
 from node.mqtt.names import (
     RETAINED_EXCHANGE,
     ROUTING_KEY_MAX_BYTES,
@@ -143,6 +143,8 @@ class ConnectionWill:
         properties = amqp_properties(
             will.properties, qos=will.qos, wall_ms=node.wall_ms, retain=will.retain, client=client
         )
+        if header_bytes(properties) > HEADER_MAX_BYTES:
+            raise MqttError(ReasonCode.PACKET_TOO_LARGE, "the properties of the will are too long")
         properties.expiration = None  # the time of the message begins when it is published
         properties.delivery_mode = 2
         assert properties.headers is not None

@@ -26,8 +26,9 @@ from node.stomp.settling import Settling
 from node.stomp.subscribing import Subscribing
 from node.stomp.versions import V1_0, VERSIONS, negotiated
 
-HEAD_MAX_BYTES: Final = 128 * 1024
-"""The size of a frame's command and headers."""
+HEAD_MAX_BYTES: Final = 120 * 1024
+"""The size of a frame's command and headers: as properties in AMQP they fit into a frame of 128 KiB, the default of
+`frame_max`. A longer frame would end the connection of each AMQP client that the message goes to."""
 
 HEADERS_MAX: Final = 1000
 """The number of a frame's headers."""

@@ -1,8 +1,10 @@
 """Messages keep what they have on their way between MQTT and AMQP."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from node.amqp.properties import Properties
+from node.amqp.properties import Properties, content_header
 from node.mqtt.constants import Version
 from node.mqtt.encoder import encode_publishes
 from node.mqtt.message_mapping import (
@@ -10,6 +12,7 @@ from node.mqtt.message_mapping import (
     Facts,
     amqp_properties,
     facts_of,
+    header_bytes,
     is_expired,
     mqtt_properties,
     plain_properties,
@@ -137,6 +140,23 @@ def test_a_response_topic_that_no_client_of_mqtt_may_get_is_left_out(topic: str)
     """A response topic has no wildcard [MQTT-3.3.2-14]; AMQP's clients may write anything into the header."""
     headers = {"x-reply-to-topic": longstr(topic)}
     assert mqtt_properties(delivered(Properties(headers=headers)), NOW_MS).response_topic is None
+
+
+USER_PROPERTIES = st.lists(st.tuples(st.text(max_size=20), st.text(max_size=50)), max_size=20).map(tuple)
+
+
+@given(USER_PROPERTIES, st.none() | st.text(max_size=300), st.none() | st.binary(max_size=300))
+def test_the_size_of_properties_in_amqp_is_not_above_what_is_said(
+    user_properties: tuple[tuple[str, str], ...], content_type: str | None, correlation: bytes | None
+) -> None:
+    published = PublishProperties(
+        user_properties=user_properties,
+        content_type=content_type,
+        correlation_data=correlation,
+        message_expiry_s=9,
+    )
+    mapped = amqp_properties(published, qos=2, wall_ms=NOW_MS, dup=True, retain=True, client="c" * 50)
+    assert len(content_header(1 << 40, mapped)) <= header_bytes(mapped)
 
 
 def test_correlation_data_that_are_too_long_for_mqtt_are_left_out() -> None:

@@ -714,6 +714,18 @@ def test_a_topic_alias_makes_no_message_too_long() -> None:
     assert short.properties.topic_alias == 1
 
 
+def test_properties_that_fit_into_no_frame_of_amqp_are_refused() -> None:
+    """The message would end the connection of each AMQP client that gets it, and come again."""
+    client = connected(World(), version=V5)
+    fitting = tuple((f"name {number}", "x" * 1000) for number in range(100))
+    client.publish("a", b"m", qos=1, properties=PublishProperties(user_properties=fitting))
+    assert client.acked(PacketType.PUBACK) == [1]
+    client.publish("a", b"m", qos=1, properties=PublishProperties(user_properties=(("a", "x" * 65_535),) * 2))
+    (answer,) = client.told()
+    assert isinstance(answer, Disconnect)
+    assert answer.code == ReasonCode.PACKET_TOO_LARGE
+
+
 def test_mqtt_3_1() -> None:
     world = World()
     client = connected(world, version=V3)
