@@ -44,6 +44,12 @@ IDENTIFIER_ARGUMENT: Final = "x-mqtt-subscription-id"
 FILTER_ARGUMENT: Final = "x-mqtt-filter"
 """The arguments of a binding that is a subscription; each is left out where its default holds."""
 
+SHARED_MAX: Final = 1000
+"""The shared subscriptions of one session; more are refused with `Quota exceeded`.
+
+Each has a queue and a consumer of its own, whose messages wait in the node for a client that acknowledges nothing.
+"""
+
 SHARED_QOS_MAX: Final = 1
 """What a shared subscription is granted: its messages may go to another member when a connection is lost."""
 
@@ -279,6 +285,8 @@ class ClientSession:
             return ReasonCode.TOPIC_FILTER_INVALID
         known = self.subscriptions.get(wanted.filter) or self._shared.get(wanted.filter)
         if known is None and len(self.subscriptions) + len(self._shared) >= SUBSCRIPTIONS_MAX:
+            return ReasonCode.QUOTA_EXCEEDED
+        if known is None and shared is not None and len(self._shared) >= SHARED_MAX:
             return ReasonCode.QUOTA_EXCEEDED
         granted_qos = wanted.qos if shared is None else min(wanted.qos, SHARED_QOS_MAX)
         options = wanted._replace(qos=granted_qos)

@@ -50,7 +50,8 @@ class StoredState:
         self.released: dict[int, bytes] = {}
         self._recent: deque[bytes] = deque(maxlen=RECENT_MAX)
         self._recent_ids: set[bytes] = set()
-        self._last: deque[str] = deque(maxlen=min(in_flight_max, RECENT_MAX))  # of these, as a snapshot has them
+        self._last: deque[str] = deque(maxlen=min(in_flight_max, RECENT_MAX))
+        """The last of these ids, as a snapshot has them."""
         self._number = 0
         self._publish = publish
         self._on_lost = on_lost

@@ -4,6 +4,7 @@ import pytest
 
 from node.amqp.methods import BasicConsume
 from node.catalogue.commands import DeleteQueue, SetPermission
+from node.mqtt import session
 from node.mqtt.constants import PacketType
 from node.mqtt.encoder import encode
 from node.mqtt.incoming import UNRELEASED_MAX
@@ -306,6 +307,16 @@ def test_a_persistent_session_is_a_member_again() -> None:
     client.cut()
     connected(world, "p").publish("t", b"n", qos=1)
     assert persistent(world, version=V5).bodies() == []
+
+
+def test_shared_subscriptions_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "SHARED_MAX", 2)
+    client = connected(World(), version=V5)
+    refused = ReasonCode.QUOTA_EXCEEDED
+    assert client.subscribe("$share/g/a", "$share/g/b", "$share/g/c", "c") == (0, 0, refused, 0)
+    assert client.subscribe("$share/g/b", qos=1) == (1,)
+    client.unsubscribe("$share/g/a")
+    assert client.subscribe("$share/g/c") == (0,)
 
 
 # --- QoS 2 ---
