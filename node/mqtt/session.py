@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from node.mqtt.constants import NEVER_EXPIRES
+from node.mqtt.constants import NEVER_EXPIRES, VARIABLE_INTEGER_MAX
 from node.mqtt.errors import MqttError
 from node.mqtt.names import (
     QOS_2_EXCHANGE,
@@ -169,7 +169,7 @@ class ClientSession:
             self.state = self._new_state()
         field = arguments.get("x-expires")
         value = None if field is None else field.value
-        self.expiry_s = value // 1000 if isinstance(value, int) else NEVER_EXPIRES
+        self.expiry_s = max(1, value // 1000) if isinstance(value, int) else NEVER_EXPIRES
 
     def _expires(self) -> Table:
         if not self.is_persistent or self.expiry_s == NEVER_EXPIRES:
@@ -372,6 +372,8 @@ class ClientSession:
         identifier, given = values.get(IDENTIFIER_ARGUMENT), values.get(FILTER_ARGUMENT)
         if not isinstance(qos, int) or not 0 <= qos <= 2 or not isinstance(flags, int):
             return
+        if not isinstance(identifier, int) or not 0 < identifier <= VARIABLE_INTEGER_MAX:
+            identifier = None
         filter_ = self._settings.topic_of(binding.routing_key)
         if isinstance(given, bytes):
             filter_ = given.decode("utf-8", "replace")
@@ -381,7 +383,7 @@ class ClientSession:
         except MqttError:
             return
         options = Subscription(filter_, qos, bool(flags & _NO_LOCAL), bool(flags & _AS_PUBLISHED))
-        subscribed = Subscribed(options, queue_qos, identifier if isinstance(identifier, int) else None)
+        subscribed = Subscribed(options, queue_qos, identifier)
         if shared is None:
             self.subscriptions.put(subscribed)
         else:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from node.amqp.methods import BasicConsume
+from node.amqp.field_table import Field, long, longstr
+from node.amqp.methods import BasicConsume, QueueBind
 from node.catalogue.commands import DeleteQueue, SetPermission
 from node.mqtt import session
 from node.mqtt.constants import PacketType
@@ -98,6 +99,26 @@ def test_subscriptions_come_back_with_their_options() -> None:
     assert (found[b"1"].retain, found[b"1"].properties.subscription_ids) == (True, (7,))
     assert (found[b"2"].qos, found[b"2"].properties.subscription_ids) == (0, (8,))
     assert client.unsubscribe("c.d/e", "b", "x").codes == (0, 0, ReasonCode.NO_SUBSCRIPTION_EXISTED)
+
+
+@pytest.mark.parametrize("identifier", [long(0), long(-1), long(1 << 40), longstr("7")])
+def test_a_binding_of_amqps_clients_gives_no_identifier_that_mqtt_does_not_have(identifier: Field) -> None:
+    """A client of AMQP may bind a session's queue with any arguments, and must not make the session unusable."""
+    world = World()
+    client = persistent(world, version=V5)
+    client.subscribe("b", qos=1)
+    client.cut()
+    binding = QueueBind(
+        queue="mqtt-subscription-cqos1",
+        exchange="amq.topic",
+        routing_key="a",
+        arguments={"x-mqtt-subscription-id": identifier},
+    )
+    world.client().ask(1, binding)
+    client = persistent(world, version=V5)
+    connected(world, "p").publish("a", b"m", qos=1)
+    (found,) = client.published()
+    assert (found.payloads[0], found.properties.subscription_ids) == (b"m", ())
 
 
 def test_a_session_expires() -> None:
