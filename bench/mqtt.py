@@ -60,9 +60,8 @@ def mqtt_port(server: Server) -> int:
     if isinstance(server, Mosquitto):
         return server.port
     port = free_port()
-    name = "1" if isinstance(server, RabbitMQ) else "default"
     (server.directory / "enabled_plugins").write_text("[rabbitmq_mqtt].\n")
-    listener = f"mqtt.listeners.tcp.{name} = 127.0.0.1:{port}"
+    listener = f"mqtt.listeners.tcp.1 = 127.0.0.1:{port}"
     server.restart(settings=[*server.settings, listener, f"mqtt.prefetch = {IN_FLIGHT}"])
     return port
 

@@ -1,6 +1,5 @@
 """Fixtures of MQTT's tests: a server with the plug-in, and clients that end with the test."""
 
-import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -23,10 +22,8 @@ class MqttServer(NamedTuple):
 def start_mqtt(settings: Settings | None = None) -> MqttServer:
     """Start what FLUFFLE_TEST_AGAINST names, with the plug-ins for MQTT."""
     port, web_port = free_ports(2)
-    is_rabbit = os.environ.get("FLUFFLE_TEST_AGAINST", "fluffle") == "rabbitmq"
-    key = "mqtt.listeners.tcp.1" if is_rabbit else "mqtt.listeners.tcp.default"
     given = {
-        key: f"127.0.0.1:{port}",
+        "mqtt.listeners.tcp.1": f"127.0.0.1:{port}",
         "web_mqtt.tcp.ip": "127.0.0.1",
         "web_mqtt.tcp.port": str(web_port),
         **(settings or {}),
