@@ -24,7 +24,8 @@ class _Level:
 class FilterTree:
     """The filters of one session, each under a name of its own.
 
-    A topic costs a step for each level that it reaches, and one for each filter that matches it.
+    A topic costs a step for each level that it reaches, and one for each filter that matches it. The exchange has the
+    same filters as bindings, and refuses a message that reaches more than 20,000 words of them (`STATES_MAX`).
     """
 
     def __init__(self) -> None:
