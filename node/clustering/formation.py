@@ -22,8 +22,7 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, PutMember, SetGlobalParameter
 from node.catalogue.records import MemberType
 from node.catalogue.snapshot import snapshot
-from node.clustering import metadata, requests
-from node.clustering.consent import CONSENT_S
+from node.clustering import consent, metadata, requests
 from node.clustering.discovery import PluginDiscovery
 from node.clustering.identity import CLUSTER_ID, NodeIdentity
 from node.clustering.requests import Applicant
@@ -129,35 +128,43 @@ async def _look_around(cluster: "Cluster", discovery: PluginDiscovery | None) ->
                 raise OSError(
                     "a RAM node or a witness cannot be the first of a cluster: none of the other nodes belongs to one"
                 )
-            if await cluster.or_given_up(_has_consent(cluster, search.free)):
+            refusals = await cluster.or_given_up(_refusals(cluster, search.free))
+            if not refusals:
                 await create(cluster)
                 return
-            await waiting.tell("for a cluster that another node may be about to create")
+            await waiting.tell("for a cluster that another node may be about to create", refusals)
             continue
         await waiting.tell("for another node that belongs to a cluster", search.silent)
 
 
-async def _has_consent(cluster: "Cluster", free: list[Found]) -> bool:
-    """Ask all nodes that belong to no cluster to let this one create one, itself first: it may have let another one."""
-    if not cluster.consent.give(cluster.name):
-        return False
+async def _refusals(cluster: "Cluster", free: list[Found]) -> list[str]:
+    """Ask all nodes that belong to no cluster to let this one create one, itself first: it may have let another one.
+
+    Returns: why this node must not create one, in words; empty: all consent.
+    """
+    own = cluster.consent
+    if not own.give(cluster.name):
+        return [consent.held(cluster.name, own.holder)]
     asked_at = boottime()
-    others = [each.address for each in free if each.name != cluster.name]
-    given = await asyncio.gather(*(_consents(cluster, address) for address in others))
+    others = [each for each in free if each.name != cluster.name]
+    told = await asyncio.gather(*(_ask_for_consent(cluster, each) for each in others))
+    refusals = [why for why in told if why]
     # The rest of the time is for writing the cluster's metadata.
-    if all(given) and boottime() - asked_at < CONSENT_S / 2:
-        return True
-    cluster.consent.withdraw(cluster.name)
-    await asyncio.gather(*(_consents(cluster, address, is_withdrawn=True) for address in others))
-    return False
+    if not refusals and boottime() - asked_at >= consent.CONSENT_S / 2:
+        refusals = [consent.LATE]
+    if refusals:
+        own.withdraw(cluster.name)
+        await asyncio.gather(*(_ask_for_consent(cluster, each, is_withdrawn=True) for each in others))
+    return refusals
 
 
-async def _consents(cluster: "Cluster", address: str, *, is_withdrawn: bool = False) -> bool:
+async def _ask_for_consent(cluster: "Cluster", other: Found, *, is_withdrawn: bool = False) -> str:
+    """Ask a node for its consent, or give that back. Returns: why it does not consent, in words; empty: it does."""
     try:
-        told = await cluster.calls.ask(address, {"do": "consent", "is_withdrawn": is_withdrawn}, ASK_S)
-    except ControlError:
-        return False
-    return isinstance(told, dict) and told.get("is_given") is True
+        told = await cluster.calls.ask(other.address, {"do": "consent", "is_withdrawn": is_withdrawn}, ASK_S)
+    except ControlError as error:
+        return f"node '{other.name}' did not answer: {error}"
+    return consent.refusal(other.name, told)
 
 
 def _check_is_new(data_dir: str) -> None:

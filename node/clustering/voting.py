@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from node.admin.submission import submit
 from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
 from node.catalogue.records import ClusterMember
-from node.clustering import errors, requests
+from node.clustering import consent, errors, requests
 from node.clustering.calls import Answer
 from node.clustering.requests import Applicant, Body
 from node.io.control import ControlError, refused, unavailable
@@ -136,7 +136,7 @@ class Voting:
         if body.get("is_withdrawn") is True:
             cluster.consent.withdraw(name)
             return {"is_given": False}
-        return {"is_given": not cluster.roster.cluster_id and cluster.consent.give(name)}
+        return consent.answer(cluster.consent, name, cluster.roster.cluster_id)
 
     async def _join(self, name: str, body: Body) -> Any:
         """Make the node that asks a member; it then follows the metadata and asks to be promoted."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from node.clustering import formation
-from node.clustering.consent import CONSENT_S, Consent
+from node.clustering.consent import CONSENT_S, LATE, Consent, refusal
 from node.clustering.identity import NodeIdentity
 from node.clustering.voting import Voting
 from node.io.control import unavailable
@@ -38,7 +38,8 @@ class Node:
         self.links = SimpleNamespace(address=name)
         self.calls = self
         self.logger = logging.getLogger("test")
-        self.process = SimpleNamespace(wait_is=lambda text: None)
+        self.waited_for: list[str] = []
+        self.process = SimpleNamespace(wait_is=self.waited_for.append)
         self.consent = Consent(lambda: 0.0)
         self.answers = Voting(self).answers  # type: ignore[arg-type]
         self._lists = [first]
@@ -113,10 +114,10 @@ def test_nodes_with_different_lists_create_one_cluster(monkeypatch: pytest.Monke
 
 
 def test_without_consent_two_are_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def always(*_: object) -> bool:
-        return True
+    async def none(*_: object) -> list[str]:
+        return []
 
-    monkeypatch.setattr(formation, "_has_consent", always)
+    monkeypatch.setattr(formation, "_refusals", none)
     assert any(len(formed(monkeypatch, seed)) == 2 for seed in SEEDS)
 
 
@@ -143,3 +144,87 @@ def test_a_consent_is_withdrawn_by_the_node_that_has_it() -> None:
     assert not consent.give("n2@h")
     consent.withdraw("n1@h")
     assert consent.give("n2@h")
+
+
+# --- why a node waits ---
+
+
+def refusals(world: World, name: str) -> list[str]:
+    """Have a node ask all others and itself for their consent. Returns: why it must not create a cluster."""
+    free = [formation.Found(each, each, each, "") for each in world.nodes]
+    return asyncio.run(formation._refusals(world.nodes[name], free))  # type: ignore[arg-type]
+
+
+def test_the_refusal_of_another_node_names_it_and_the_one_that_it_lets_create_a_cluster() -> None:
+    world = World(1)
+    assert world.nodes["n2@h"].consent.give("n3@h")
+    assert refusals(world, "n1@h") == ["node 'n2@h' lets node 'n3@h' create one"]
+
+
+def test_a_node_that_has_let_another_one_create_a_cluster_names_it() -> None:
+    world = World(1)
+    assert world.nodes["n1@h"].consent.give("n3@h")
+    assert refusals(world, "n1@h") == ["node 'n1@h' lets node 'n3@h' create one"]
+
+
+def test_a_node_that_does_not_answer_and_one_that_belongs_to_a_cluster_are_named() -> None:
+    world = World(1)
+    world.silent = frozenset({"n2@h"})
+    world.nodes["n3@h"].roster.cluster_id = "its own"
+    first, second = refusals(world, "n1@h")
+    assert first.startswith("node 'n2@h' did not answer: ")
+    assert second == "node 'n3@h' belongs to a cluster"
+
+
+def test_consents_that_come_late_are_of_no_use_and_are_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(1)
+    now = iter((0.0, CONSENT_S / 2))
+    monkeypatch.setattr(formation, "boottime", lambda: next(now))
+    assert refusals(world, "n1@h") == [LATE]
+    assert not any(node.consent.holder for node in world.nodes.values())
+
+
+def test_a_node_that_all_let_create_a_cluster_waits_for_none() -> None:
+    world = World(1)
+    assert refusals(world, "n1@h") == []
+    assert {node.consent.holder for node in world.nodes.values()} == {"n1@h"}
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"is_given": True}, ""),
+        ({"is_given": False}, "node 'n2@h' does not consent"),
+        ({"is_given": False, "holder": 7}, "node 'n2@h' does not consent"),
+        ({"is_given": False, "holder": "x" * 100_000}, "node 'n2@h' does not consent"),
+        ({"is_given": 1, "holder": "n3@h"}, "node 'n2@h' lets node 'n3@h' create one"),
+        (None, "node 'n2@h' gave an invalid answer"),
+    ],
+)
+def test_any_answer_of_another_node_is_read(told: object, why: str) -> None:
+    """A node of an older version gives no reason."""
+    assert refusal("n2@h", told) == why
+
+
+def test_log_and_status_name_the_node_that_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node that refuses is asked again, until its consent to the other one ends."""
+    world = World(1)
+    waits, n1 = world.nodes["n2@h"], world.nodes["n1@h"]
+    assert waits.consent.give("n3@h")
+    monkeypatch.setattr(formation, "create", world.create)
+    for name in ("WAITING_TOLD_S", "RETRY_S"):
+        monkeypatch.setattr(f"node.clustering.waiting.{name}", 0.0)
+
+    def note(text: str) -> None:
+        n1.waited_for.append(text)
+        waits.consent.withdraw("n3@h")
+
+    n1.process = SimpleNamespace(wait_is=note)
+    with caplog.at_level(logging.INFO):
+        asyncio.run(formation._look_around(n1, n1))  # type: ignore[arg-type]
+    reason = "node 'n2@h' lets node 'n3@h' create one"
+    assert n1.waited_for == [f"waits for a cluster that another node may be about to create: {reason}"]
+    assert reason in caplog.messages
+    assert world.created == ["n1@h"]
