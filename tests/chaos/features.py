@@ -32,6 +32,7 @@ from tests.chaos.mirror_load import (
     Publisher,
     Style,
 )
+from tests.chaos.outages import outages_of
 from tests.chaos.pika_client import PikaChannel, PikaClient
 from tests.kit.ledger import Value
 from tests.kit.load_client import Lost
@@ -192,6 +193,7 @@ class Features(Crew):
                 break
             await asyncio.sleep(0.2)
         await self.end(LEFT_S, self._is_stuck)
+        self.books.judge(await asyncio.to_thread(outages_of, self.load.cluster))
         self.books.compare_all()
 
     async def _waiting(self) -> int:

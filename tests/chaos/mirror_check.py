@@ -11,6 +11,7 @@ from tests.chaos.leaks import leaks
 from tests.chaos.mirror_ledger import ANCHOR, QueueStory, Session
 from tests.chaos.mirror_load import Load
 from tests.chaos.mirror_nemesis import MirrorNemesis
+from tests.chaos.outages import outages_of
 from tests.kit.ledger import Value
 from tests.kit.load_client import Lost
 from tests.kit.patience import patience
@@ -47,7 +48,8 @@ class FinalCheck:
         queues = list(self._ledger.queues.values())
         read = await asyncio.gather(*(self._is_drained(queue, nodes) for queue in queues))
         unread = {queue.name for queue, is_read in zip(queues, read, strict=True) if not is_read}
-        self._ledger.compare(self._nemesis.deaths, unread)
+        all_down = (await asyncio.to_thread(outages_of, self._cluster)).of_all
+        self._ledger.compare(self._nemesis.deaths, unread, all_down)
         await self._check_counts(nodes)
         for node in nodes:
             self._nemesis.read_log(node)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.chaos.ledger import ConsumerSession, gap_in
+from tests.chaos.outages import Span
 from tests.chaos.timeline import Timeline
 from tests.kit.ledger import (
     CONFIRMED,
@@ -44,6 +45,7 @@ class Count(Tally):
     that could not be emptied, so that nobody knows.   unmarked: duplicates that don't say redelivered.
     delayed, retried, letters: deliveries of delayed messages, of such that had waited to be retried, of dead letters.
     dropped: confirmed duplicates.   early, twice, forgotten, shared: see `tests.chaos.feature_books`.
+    stated: the same where a node was without a broker, after which docs/ allow it.
     duplicates: those within one session.   unconfirmed_lost: of publishers without confirms whose node lived on.
     """
 
@@ -65,6 +67,7 @@ class Count(Tally):
     retried: int = 0
     letters: int = 0
     dropped: int = 0
+    stated: int = 0
     lost: int = 0
     unconfirmed_lost: int = 0
     unexpected: int = 0
@@ -151,6 +154,19 @@ class Trace:
                     lines.append(f"{at}{stamp[stamp.index('.') :]} {rest}")
         return [line for lines in wanted.values() for line in lines]
 
+    def sent_s(self, values: Iterable[Value]) -> dict[Value, float]:
+        """Return when these messages were about to be published, monotonic."""
+        self._file.flush()
+        offset_s = time.time() - time.monotonic()
+        wanted = {f"{value.publisher}:{value.number}": value for value in values}
+        found = {}
+        with self._path.open() as file:
+            for line in file:
+                stamp, what, _, name, _ = line.split(" ", 4)
+                if what == "sent" and name in wanted:
+                    found[wanted[name]] = float(stamp) - offset_s
+        return found
+
     def close(self) -> None:
         """Nothing more is written."""
         self._file.close()
@@ -228,12 +244,15 @@ class Ledger:
                 story.marks[number] |= SPARED
 
     def compare(
-        self, deaths: Sequence[tuple[int, float, float]], unread: Container[str] = frozenset()
+        self,
+        deaths: Sequence[tuple[int, float, float]],
+        unread: Container[str] = frozenset(),
+        all_down: Sequence[Span] = (),
     ) -> None:
         """All queues were drained: what is missing?
 
         deaths: node, began, ended of each fault that may have taken from it what its clients had published.
-        unread: queues that could not be drained.
+        unread: queues that could not be drained.   all_down: when no node had a broker.
         """
         count = self.count
         lost: dict[str, list[Value]] = {}
@@ -258,7 +277,36 @@ class Ledger:
             elif not story.is_confirmed:
                 self._without_confirm(story, number, deaths, lost)
         for queue, values in lost.items():
+            if not self.queues[queue].is_durable:
+                values = self._that_were_safe(values, all_down)
             self._tell(queue, values)
+
+    def _that_were_safe(self, values: list[Value], all_down: Sequence[Span]) -> list[Value]:
+        """Count those as spared that were in memory when all copies went down (A7), and return the others.
+
+        A queue gives its messages in their order: one that a later message of its publisher had overtaken before that
+        time was lost before.
+        """
+        sent_s = self.trace.sent_s(values) if all_down else {}
+        left = [
+            value
+            for value in values
+            if not any(
+                sent_s[value] < span.began and not self._was_overtaken(value, span.began) for span in all_down
+            )
+        ]
+        self.count.spared += len(values) - len(left)
+        return left
+
+    def _was_overtaken(self, value: Value, before_s: float) -> bool:
+        """Whether the next messages of its publisher to the same queue came before a time, and this one never."""
+        story = self.publishers[value.publisher]
+        if story.marks[value.number] & DELIVERED:
+            return False
+        return any(
+            story.queue(later) == story.queue(value.number) and 0 < story.delivered_s[later] < before_s
+            for later in range(value.number + 1, len(story.marks))
+        )
 
     def _without_confirm(
         self,

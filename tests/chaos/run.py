@@ -53,6 +53,7 @@ from tests.chaos.mirror_ledger import NUMBERS, Ledger, Trace
 from tests.chaos.mirror_load import Load
 from tests.chaos.mirrors import Mirrors
 from tests.chaos.mqtt_load import MqttLoad
+from tests.chaos.outages import outages_of
 from tests.chaos.report import FaultRecord, Report, latency_quantiles
 from tests.chaos.report_page import page
 from tests.chaos.schedule import EPISODE_S, Planned, episodes, from_json, schedule, to_json
@@ -152,6 +153,8 @@ class Episode:
         )
         if features is not None:
             self._report.notes.append(features.books.note())
+        if cluster.kind == FLUFFLE:
+            self._report.notes.append((await asyncio.to_thread(outages_of, cluster)).note())
         self._report.compared = compared + (not self.ledger.count.unread and self.ledger.count.dequeued > 0)
         self._report.promotions += nemesis.promotions
         self._report.notes += getattr(cluster, "rescues", [])

@@ -9,6 +9,7 @@ import pytest
 from tests.chaos.feature_books import KINDS, MARGIN_S, FeatureBooks
 from tests.chaos.mirror_faults import KILL, Episode
 from tests.chaos.mirror_ledger import MUST_BE_0, Ledger, PublisherStory, Trace
+from tests.chaos.outages import Outages, Span
 from tests.kit.ledger import CONFIRMED, NACKED, Kind, Value
 from tests.kit.network import LoopbackNetwork
 
@@ -38,7 +39,9 @@ def test_masters_are_killed_while_messages_wait(tmp_path: Path) -> None:
 
 
 class Scene:
-    """Books with a publisher whose messages go to one kind.   now: monotonic."""
+    """Books with a publisher whose messages go to one kind.   now: monotonic.   outages: of the nodes."""
+
+    outages = Outages()
 
     def __init__(self, path: Path, kind: str) -> None:
         self.books = FeatureBooks(Ledger(Trace(path)))
@@ -62,7 +65,8 @@ class Scene:
 
     @property
     def bad(self) -> dict[str, int]:
-        """The counts that must be 0 and are not."""
+        """The counts that must be 0 and are not, as the nodes' logs let them be judged."""
+        self.books.judge(self.outages)
         return {name: number for name in MUST_BE_0 if (number := getattr(self.books.count, name))}
 
 
@@ -112,6 +116,66 @@ def test_a_delayed_message_that_comes_as_new_once_more(
     own.books.look(fault)
     own.take(value)
     assert own.bad == found
+
+
+OUTAGES = [
+    (Outages(), {"twice": 1}),
+    (Outages([[], [], [Span(94.0, 94.9)]]), {"twice": 1}),
+    (Outages([[], [], [Span(96.0, 99.0)]]), {}),
+    (Outages([[Span(101.0, 102.0)]]), {"twice": 1}),
+]
+"""Outages, and what is wrong with a second copy of a message that was taken at 100 s."""
+
+
+@pytest.mark.parametrize(("outages", "found"), OUTAGES)
+def test_a_delayed_message_comes_twice_where_a_node_lost_its_lease(
+    scene: Callable[[str], Scene], outages: Outages, found: dict[str, int]
+) -> None:
+    """No fault was near, but the queue in which it waited had another master: docs/delayed.md states it."""
+    own = scene("late")
+    value = own.publish()
+    own.take(value, again=True)
+    own.take(value)
+    own.outages = outages
+    assert own.bad == found
+    assert own.books.count.stated == (not found)
+
+
+@pytest.mark.parametrize(("outages", "found"), OUTAGES)
+def test_a_message_dies_twice_where_a_node_lost_its_lease(
+    scene: Callable[[str], Scene], outages: Outages, found: dict[str, int]
+) -> None:
+    """It was ready again in the queue in which it died, at another master: docs/dead_letters.md states it."""
+    own = scene("safe")
+    value = own.publish()
+    own.take(value)
+    own.books.died(value)
+    own.take(value, queue="grave")
+    own.take(value, again=True)
+    own.books.died(value)
+    own.take(value, queue="grave")
+    own.outages = outages
+    assert own.bad == found
+    assert own.books.count.stated == (not found)
+
+
+def test_an_exchange_that_deduplicates_passes_one_of_an_id_whatever_happens(
+    scene: Callable[[str], Scene],
+) -> None:
+    own = scene("passed")
+    one, other = own.publish(same="x"), own.publish(same="x")
+    own.take(one)
+    own.take(other)
+    own.outages = Outages([[Span(0.0, 1000.0)]])
+    assert own.bad == {"twice": 1}
+
+
+def test_the_history_of_a_message_tells_of_lost_sessions(scene: Callable[[str], Scene]) -> None:
+    own = scene("retry")
+    value = own.publish()
+    own.take(value)
+    own.books.returned(value, is_asked=False)
+    assert any("lost-session retry" in line for line in own.books.trace.histories([value]))
 
 
 def test_a_returned_message_waits_and_its_count_goes_on(scene: Callable[[str], Scene]) -> None:

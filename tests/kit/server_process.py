@@ -87,6 +87,11 @@ class ServerProcess:
         """Return the log of the last start."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
+    def log_texts(self) -> list[str]:
+        """Return the logs of all starts, that of the first one first."""
+        paths = [self.directory / f"{self._log_name}.{number}.log" for number in range(1, self.starts + 1)]
+        return [path.read_text(errors="replace") for path in paths if path.exists()]
+
     # --- its life ---
 
     @property
