@@ -10,16 +10,15 @@ import time
 from random import Random
 from typing import Final
 
-from node.io.control import ControlError
 from node.mqtt.constants import Version
 from node.mqtt.packets import Connect, Subscription
 from node.mqtt.properties import ConnectProperties
 from node.mqtt.reason_codes import FIRST_ERROR
 from tests.chaos.broker import Operator
-from tests.chaos.cluster import ChaosCluster
-from tests.chaos.crew import Crew
+from tests.chaos.cluster import ChaosNode
 from tests.chaos.mirror_load import LATE_S, NODES, OUTCOME_S, Load
 from tests.chaos.mqtt_ledger import MqttLedger
+from tests.chaos.plugin_load import TICK_S, PluginLoad, RoamingClient
 from tests.kit.mqtt_load_client import Lost, MqttLoadClient
 from tests.kit.mqtt_session import Confirmed, Message, MqttSession
 from tests.kit.patience import patience
@@ -34,9 +33,6 @@ WINDOW: Final = 50
 PING_S: Final = 2.0
 KEEP_ALIVE_S: Final = 20
 EXPIRY_S: Final = 86_400
-SESSION_S: Final = (5.0, 40.0)
-"""A connection lasts so long, then the client goes on at another node."""
-TICK_S: Final = 0.1
 
 VERSIONS: Final = {1: Version.MQTT_3_1_1, 2: Version.MQTT_5}
 """The version that clients of a QoS speak, so that both are there."""
@@ -52,17 +48,12 @@ def _session(name: str, qos: int, *, clean_start: bool = False) -> MqttSession:
     return MqttSession(Connect(version, name, clean_start, KEEP_ALIVE_S, None, "guest", b"guest", properties))
 
 
-class MqttLoad(Crew):
-    """All clients of MQTT.   load: knows the nodes, and which of them something is done to."""
+class MqttLoad(PluginLoad):
+    """All clients of MQTT. RabbitMQ's plug-in has no QoS 2."""
 
     def __init__(self, load: Load, operator: Operator, random: Random) -> None:
-        super().__init__()
-        assert isinstance(load.cluster, ChaosCluster), "RabbitMQ's plug-in has no QoS 2"
-        self.load = load
+        super().__init__(load, operator, random)
         self.ledgers = {qos: MqttLedger(qos) for qos in VERSIONS}
-        self._cluster = load.cluster
-        self._operator = operator
-        self._random = random
         self._names: list[tuple[str, int]] = []
         self._lost_sessions = 0
 
@@ -70,7 +61,7 @@ class MqttLoad(Crew):
 
     async def begin(self) -> None:
         """Enable the plug-in, and start all clients; subscribers are subscribed before anybody publishes."""
-        await self._enable()
+        await self._enable(PLUGIN)
         await self._operator.set_policy(*POLICY)
         subscribers = [_Subscriber(self, qos, self._new_random()) for qos in VERSIONS]
         for subscriber in subscribers:
@@ -83,26 +74,10 @@ class MqttLoad(Crew):
                 self._names.append((publisher.name, qos))
                 self.produce(publisher.run())
 
-    async def _enable(self) -> None:
-        """Raises: TimeoutError."""
-        async with asyncio.timeout(OUTCOME_S * patience()):
-            while True:
-                try:
-                    await self._cluster.nodes[0].ask("enable_plugin", plugin=PLUGIN)
-                    return
-                except (ControlError, OSError):
-                    await asyncio.sleep(TICK_S)
-
     async def finish(self) -> None:
         """End all clients, and tell the load's ledger what is wrong. All nodes are up."""
         count = self.load.ledger.count
-        self.is_stopping = True
-        await self._join(self._producing, OUTCOME_S, lambda text: count.problem("stuck", text))
-        deadline = time.monotonic() + OUTCOME_S * patience()
-        while time.monotonic() < deadline and not all(each.is_complete() for each in self.ledgers.values()):
-            await asyncio.sleep(TICK_S)
-        self.are_consumers_stopping = True
-        await self._join(self._consuming, OUTCOME_S, lambda text: count.problem("stuck", text))
+        await self._end_all(lambda: all(each.is_complete() for each in self.ledgers.values()))
         for ledger in self.ledgers.values():
             for name, text in ledger.problems():
                 count.problem(name, text)
@@ -121,49 +96,40 @@ class MqttLoad(Crew):
         """The figures in words."""
         return [ledger.summary() for ledger in self.ledgers.values()]
 
-    def _new_random(self) -> Random:
-        return Random(self._random.random())
-
     # --- for the clients ---
 
     async def open(self, session: MqttSession, client_of: "_Client | None" = None) -> MqttLoadClient | None:
-        """Connect a session to a node to which nothing is done; None: there is none just now."""
-        nodes = list(NODES)
-        self._random.shuffle(nodes)
-        nodes.sort(key=lambda each: each in self.load.victims)
+        """Connect a session to any node (`join_any`); None: there is none just now."""
         before = session.lost_sessions
-        for node in nodes:
-            place = self._cluster.nodes[node]
-            try:
-                client = await MqttLoadClient.open(
-                    place.place.host,
-                    place.mqtt_port,
-                    session,
-                    on_message=None if client_of is None else client_of.on_message,
-                    on_confirmed=None if client_of is None else client_of.on_confirmed,
-                    timeout_s=LATE_S * patience(),
-                )
-            except (Lost, TimeoutError):
-                continue
-            self._lost_sessions += session.lost_sessions - before
-            if client_of is not None:
-                client_of.node = node
-            return client
-        await asyncio.sleep(self._random.uniform(0.1, 0.3))
-        return None
+
+        async def connect(node: ChaosNode) -> MqttLoadClient:
+            return await MqttLoadClient.open(
+                node.place.host,
+                node.mqtt_port,
+                session,
+                on_message=None if client_of is None else client_of.on_message,
+                on_confirmed=None if client_of is None else client_of.on_confirmed,
+                timeout_s=LATE_S * patience(),
+            )
+
+        joined = await self.join_any(connect, Lost)
+        if joined is None:
+            return None
+        self._lost_sessions += session.lost_sessions - before
+        if client_of is not None:
+            client_of.node = joined.node
+        return joined.connection
 
 
-class _Client:
-    """A session that goes from node to node.   node: the one that it is connected to."""
-
-    node = -1
+class _Client(RoamingClient[MqttLoadClient]):
+    """A session that goes from node to node."""
 
     def __init__(self, load: MqttLoad, name: str, qos: int, random: Random) -> None:
+        super().__init__(random)
         self.name = name
         self.qos = qos
         self._load = load
         self._ledger = load.ledgers[qos]
-        self._random = random
         self._session = _session(name, qos)
 
     def on_message(self, message: Message) -> None:
@@ -181,13 +147,8 @@ class _Client:
             return False
         return True
 
-    async def _leave(self, client: MqttLoadClient) -> None:
-        """End a connection: half of them in peace, and the others without a word."""
-        if client.lost is None and self._random.random() < 0.5:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LATE_S):
-                    await client.disconnect()
-        client.abort()
+    async def _say_goodbye(self, connection: MqttLoadClient) -> None:
+        await connection.disconnect()
 
 
 class _Subscriber(_Client):
@@ -208,12 +169,12 @@ class _Subscriber(_Client):
             if client is None:
                 continue
             if await self._subscribe(client):
-                end = time.monotonic() + self._random.uniform(*SESSION_S)
+                end = self._session_end()
                 while time.monotonic() < end and not self._load.are_consumers_stopping:
                     if not await self._is_alive(client):
                         break
                     await asyncio.sleep(self._random.uniform(TICK_S, PING_S))
-            await self._leave(client)
+            await self._leave(client, Lost)
 
     async def _subscribe(self, client: MqttLoadClient) -> bool:
         """Subscribe, the first time only: the subscription is the session's.   Returns: whether that is done."""
@@ -252,11 +213,11 @@ class _Publisher(_Client):
                 continue
             with contextlib.suppress(Lost):
                 await self._publish(client)
-            await self._leave(client)
+            await self._leave(client, Lost)
 
     async def _publish(self, client: MqttLoadClient) -> None:
         """Publish over one connection. Raises: Lost."""
-        end = time.monotonic() + self._random.uniform(*SESSION_S)
+        end = self._session_end()
         self._confirmed_at = time.monotonic()
         pinged_at = 0.0
         while time.monotonic() < end:

@@ -9,12 +9,11 @@ import time
 from random import Random
 from typing import Final
 
-from node.io.control import ControlError
 from node.stomp.frame import Frame
 from tests.chaos.broker import Operator
-from tests.chaos.cluster import ChaosCluster
-from tests.chaos.crew import Crew
-from tests.chaos.mirror_load import LATE_S, NODES, OUTCOME_S, Load
+from tests.chaos.cluster import ChaosNode
+from tests.chaos.mirror_load import LATE_S, NODES, Load
+from tests.chaos.plugin_load import TICK_S, PluginLoad, RoamingClient
 from tests.chaos.stomp_ledger import StompLedger
 from tests.kit.patience import patience
 from tests.kit.stomp_load_client import Lost, StompLoadClient
@@ -30,32 +29,18 @@ WINDOW: Final = 50
 """Messages without a receipt at which a publisher waits."""
 PREFETCH: Final = 20
 SUBSCRIBERS: Final = 2
-SESSION_S: Final = (5.0, 40.0)
-"""A connection lasts so long, then the client goes on at another node."""
-TICK_S: Final = 0.1
 
 
-class StompLoad(Crew):
-    """All clients of STOMP.   load: knows the nodes, and which of them something is done to."""
+class StompLoad(PluginLoad):
+    """All clients of STOMP."""
 
     def __init__(self, load: Load, operator: Operator, random: Random) -> None:
-        super().__init__()
-        assert isinstance(load.cluster, ChaosCluster), "the ports are those of our nodes"
-        self.load = load
+        super().__init__(load, operator, random)
         self.ledger = StompLedger()
-        self._cluster = load.cluster
-        self._operator = operator
-        self._random = random
 
     async def begin(self) -> None:
         """Enable the plug-in, and start all clients."""
-        async with asyncio.timeout(OUTCOME_S * patience()):
-            while True:
-                try:
-                    await self._cluster.nodes[0].ask("enable_plugin", plugin=PLUGIN)
-                    break
-                except (ControlError, OSError):
-                    await asyncio.sleep(TICK_S)
+        await self._enable(PLUGIN)
         await self._operator.set_policy(*POLICY)
         for _ in range(SUBSCRIBERS):
             self.consume(_Subscriber(self, self._new_random()).run())
@@ -65,13 +50,7 @@ class StompLoad(Crew):
     async def finish(self) -> None:
         """End all clients, and tell the load's ledger what is wrong. All nodes are up."""
         count = self.load.ledger.count
-        self.is_stopping = True
-        await self._join(self._producing, OUTCOME_S, lambda text: count.problem("stuck", text))
-        deadline = time.monotonic() + OUTCOME_S * patience()
-        while time.monotonic() < deadline and self.ledger.missing:
-            await asyncio.sleep(TICK_S)
-        self.are_consumers_stopping = True
-        await self._join(self._consuming, OUTCOME_S, lambda text: count.problem("stuck", text))
+        await self._end_all(lambda: not self.ledger.missing)
         for name, text in self.ledger.problems():
             count.problem(name, text)
 
@@ -79,52 +58,38 @@ class StompLoad(Crew):
         """Return the figures in words."""
         return self.ledger.summary()
 
-    def _new_random(self) -> Random:
-        return Random(self._random.random())
-
     async def open(self, client_of: "_Client") -> StompLoadClient | None:
-        """Connect to a node to which nothing is done; None: there is none just now."""
-        nodes = list(NODES)
-        self._random.shuffle(nodes)
-        nodes.sort(key=lambda each: each in self.load.victims)
-        for node in nodes:
-            place = self._cluster.nodes[node]
-            try:
-                client = await StompLoadClient.open(
-                    place.place.host,
-                    place.stomp_port,
-                    timeout_s=LATE_S * patience(),
-                    on_frame=client_of.on_frame,
-                )
-            except (Lost, TimeoutError):
-                continue
-            client_of.node = node
-            return client
-        await asyncio.sleep(self._random.uniform(0.1, 0.3))
-        return None
+        """Connect to any node (`join_any`); None: there is none just now."""
+
+        async def connect(node: ChaosNode) -> StompLoadClient:
+            return await StompLoadClient.open(
+                node.place.host,
+                node.stomp_port,
+                timeout_s=LATE_S * patience(),
+                on_frame=client_of.on_frame,
+            )
+
+        joined = await self.join_any(connect, Lost)
+        if joined is None:
+            return None
+        client_of.node = joined.node
+        return joined.connection
 
 
-class _Client:
-    """A client that goes from node to node.   node: the one that it is connected to."""
-
-    node = -1
+class _Client(RoamingClient[StompLoadClient]):
+    """A client that goes from node to node."""
 
     def __init__(self, load: StompLoad, random: Random) -> None:
+        super().__init__(random)
         self._load = load
         self._ledger = load.ledger
-        self._random = random
         self._client: StompLoadClient | None = None
 
     def on_frame(self, frame: Frame) -> None:
         """Take a frame."""
 
-    async def _leave(self, client: StompLoadClient) -> None:
-        """End a connection: half of them in peace, and the others without a word."""
-        if client.lost is None and self._random.random() < 0.5:
-            with contextlib.suppress(Lost, TimeoutError):
-                async with asyncio.timeout(LATE_S):
-                    await client.done("DISCONNECT")
-        client.abort()
+    async def _say_goodbye(self, connection: StompLoadClient) -> None:
+        await connection.done("DISCONNECT")
 
 
 class _Subscriber(_Client):
@@ -153,11 +118,11 @@ class _Subscriber(_Client):
                         prefetch_count=PREFETCH,
                     )
                 await self._stay(client)
-            await self._leave(client)
+            await self._leave(client, Lost)
 
     async def _stay(self, client: StompLoadClient) -> None:
         """Stay for a while, unless the node does not answer. Raises: Lost, TimeoutError."""
-        end = time.monotonic() + self._random.uniform(*SESSION_S)
+        end = self._session_end()
         while time.monotonic() < end and not self._load.are_consumers_stopping:
             async with asyncio.timeout(self._load.load.waits_s(self.node)):
                 await client.done("BEGIN", transaction="ping")
@@ -190,11 +155,11 @@ class _Publisher(_Client):
             self._waiting.clear()  # what has no receipt may come or not
             with contextlib.suppress(Lost):
                 await self._publish(client)
-            await self._leave(client)
+            await self._leave(client, Lost)
 
     async def _publish(self, client: StompLoadClient) -> None:
         """Publish over one connection. Raises: Lost."""
-        end = time.monotonic() + self._random.uniform(*SESSION_S)
+        end = self._session_end()
         self._answered_at = time.monotonic()
         is_over = False
         while not (is_over and not self._waiting):
