@@ -1,6 +1,10 @@
 """The run of two sites says what it cannot do, and which links are wrong. Nothing is started here."""
 
+import http.client
+import os
+import signal
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -48,3 +52,36 @@ def test_what_cannot_be_run(
 def test_each_kind_of_fault_comes_in_an_hour_once_before_any_comes_again() -> None:
     planned = schedule(1, 60, KINDS, episode_s=3600)
     assert {each.kind for each in planned[: len(KINDS)]} == set(KINDS)
+
+
+class Process:
+    """A run that ends when it is told to.   told: the signals that it got."""
+
+    def __init__(self) -> None:
+        self.told: list[signal.Signals] = []
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self.told.append(number)
+
+    def wait(self) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)  # which is handled before the next instruction
+        return 7
+
+
+def test_a_run_that_is_terminated_makes_its_account() -> None:
+    """Its namespaces and nodes would stay if SIGTERM ended the process that removes them."""
+    former = signal.getsignal(signal.SIGTERM)
+    process = Process()
+    assert two_sites._wait_for(cast(Any, process)) == 7
+    assert process.told == [signal.SIGINT]
+    assert signal.getsignal(signal.SIGTERM) == former
+
+
+def test_a_node_that_breaks_off_its_answer_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is killed in the middle of an answer is no fault of the run."""
+
+    def get(*_: object) -> None:
+        raise http.client.IncompleteRead(b"[")
+
+    monkeypatch.setattr(two_sites.HttpApi, "get", get)
+    assert two_sites.links_that_do_not_run("a") == ["no node of site a tells about its links"]

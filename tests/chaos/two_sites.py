@@ -15,9 +15,11 @@ namespace between the sites, which cuts do not concern. Exit codes: 0 clean, 1 n
 """
 
 import argparse
+import http.client
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,7 +102,7 @@ def links_that_do_not_run(site: str) -> list[str]:
         api = HttpApi(Server(f"http://{SUBNETS[site]}.{number}:{HTTP_PORT}"), USER)
         try:
             answer = api.get("/federation-links")
-        except OSError:
+        except (OSError, http.client.HTTPException):
             continue
         if answer.status == 200:
             return wrong_links(site, answer.json)
@@ -349,6 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing := lacking():
         print(f"chaos-sites: this machine lacks {'; '.join(missing)}")
         return 2
+    # The namespaces and nodes go whatever ends this.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A short path: sockets are in it.
     data = Path(tempfile.mkdtemp(prefix="fluffle-sites-"))
     with copied_code() as code:
@@ -383,12 +387,19 @@ def _run_outside(arguments: Sequence[str]) -> int:
 
 
 def _wait_for(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for the run, which Ctrl-C tells to make its account, and which ends by itself then."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            print("chaos-sites: the account is made; this takes a minute", flush=True)
+    """Wait for the run, which Ctrl-C and SIGTERM tell to make its account, and which ends by itself then.
+
+    A terminal sends Ctrl-C to the run, too; SIGTERM comes here alone.
+    """
+    former = signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT))
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                print("chaos-sites: the account is made; this takes a minute", flush=True)
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
-"""The containers of deploy/two-sites without an engine: what nodes, balancers and links of both sites agree on."""
+"""The containers of deploy/two-sites without an engine: what nodes, balancers and links of both sites agree on.
 
+And `sites` without namespaces: how it starts and stops nodes.
+"""
+
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -116,3 +120,90 @@ def test_both_sites_get_users_policies_and_links(tmp_path: Path) -> None:
         policies = [line for line in own if "set_policy" in line]
         assert ["--priority=-1" in line for line in policies] == [True, False, False]
         assert lines.index(f"{there}1 fluffle {policies[0]}") < lines.index(f"{site}1 fluffle {parameter}")
+
+
+# --- sites, whose `ip` and nodes are programs of the test ---
+
+NODE: Final = """#!/bin/sh
+# It says at once what has "ready" in it, and is ready a little later.
+echo "the user exists already: the node is not ready"
+data=$5
+(sleep 1; touch "$data.was_ready"; echo "fluffle: node $3 ready, amqp on somewhere") &
+{trap}
+while :; do sleep 0.1; done
+"""
+"""A node that goes on until it is ended.   trap: what it does with SIGTERM."""
+
+
+class Nodes:
+    """The script, with a directory for what it starts."""
+
+    def __init__(self, directory: Path, trap: str = "") -> None:
+        programs = directory / "bin"
+        programs.mkdir()
+        for name, text in (
+            # ip netns exec NAMESPACE COMMAND
+            ("ip", '#!/bin/sh\n[ "$2" = exec ] || exit 0\nshift 3\nexec "$@"\n'),
+            ("fluffle", NODE.replace("{trap}", trap)),
+        ):
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        self.data = directory / "data"
+        self._environment = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "TWO_SITES_DATA": str(self.data),
+            "TWO_SITES_STOP_S": "1",
+            "FLUFFLE": str(programs / "fluffle"),
+        }
+
+    def run(self, *words: str) -> str:
+        """Run a command, which must go well, and return what it prints."""
+        done = subprocess.run(
+            [str(FOLDER / "sites"), *words],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def pids(self) -> list[int]:
+        """Return the processes of the nodes."""
+        return [int(path.read_text()) for path in self.data.glob("*.pid")]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has asked for its exit code has."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    return re.search(r"^State:\s*[ZX]", status, re.MULTILINE) is not None
+
+
+@pytest.mark.slow
+def test_start_returns_when_all_nodes_say_that_they_are_ready(tmp_path: Path) -> None:
+    """A log with "ready" in another word is not enough."""
+    script = Nodes(tmp_path)
+    try:
+        script.run("start")
+        ready = sorted(path.stem for path in script.data.glob("*.was_ready"))
+        assert ready == sorted(nodes("a") + nodes("b"))
+    finally:
+        pids = script.pids()
+        script.run("down")
+    assert len(pids) == len(ready)
+    assert all(map(is_gone, pids))
+
+
+@pytest.mark.slow
+def test_a_node_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    script = Nodes(tmp_path, trap="trap '' TERM")
+    script.run("start")
+    pids = script.pids()
+    told = script.run("down")
+    assert "a1 has not ended within 1 s, and is killed" in told
+    assert not script.pids()
+    assert all(map(is_gone, pids))
