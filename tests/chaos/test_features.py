@@ -145,7 +145,7 @@ def test_a_delayed_message_comes_twice_where_a_node_lost_its_lease(
 def test_a_message_dies_twice_where_a_node_lost_its_lease(
     scene: Callable[[str], Scene], outages: Outages, found: dict[str, int]
 ) -> None:
-    """It was ready again in the queue in which it died, at another master: docs/dead_letters.md states it."""
+    """A letter is ready again in the queue in which it died, at another master: docs/dead_letters.md states it."""
     own = scene("safe")
     value = own.publish()
     own.take(value)

@@ -114,7 +114,7 @@ def bad(ledger: Ledger) -> dict[str, int]:
 
 
 def lose(ledger: Ledger, queue: str, number: int) -> None:
-    """Nobody got this message."""
+    """Make a message one that no consumer got."""
     ledger.publishers[queue].marks[number] = CONFIRMED
 
 

@@ -69,7 +69,7 @@ class Process:
 
 
 def test_a_run_that_is_terminated_makes_its_account() -> None:
-    """Its namespaces and nodes would stay if SIGTERM ended the process that removes them."""
+    """Namespaces and nodes would stay if SIGTERM ended the process that removes them."""
     former = signal.getsignal(signal.SIGTERM)
     process = Process()
     assert two_sites._wait_for(cast(Any, process)) == 7
