@@ -1,13 +1,18 @@
 """The logs of nodes say when they had no broker, and the books excuse what docs/ state for that, and nothing else."""
 
 import math
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from tests.chaos.broker import FLUFFLE, RABBITMQ
+from tests.chaos.cluster import ChaosNode
 from tests.chaos.mirror_ledger import MUST_BE_0, Ledger, PublisherStory, QueueStory, Trace
-from tests.chaos.outages import Outages, Span, common, spans
+from tests.chaos.outages import Outages, Span, common, outages_of, spans
 from tests.kit.ledger import CONFIRMED, DELIVERED, SETTLED, Kind, Value
 
 BASE = 1_795_867_200.0
@@ -91,6 +96,23 @@ def test_an_outage_is_near_while_it_lasts() -> None:
     ]
     assert outages.note() == "nodes were without a broker 1 times, all at the same time 0 times"
     assert not Outages().is_near(0, 100)
+
+
+def test_the_logs_of_all_starts_are_read_and_told_in_monotonic_time(tmp_path: Path) -> None:
+    node = ChaosNode.__new__(ChaosNode)
+    node.directory, node._log_name, node.starts = tmp_path, "n1", 2
+    (tmp_path / "n1.1.log").write_text(line(1, UP) + line(3, PAUSE) + line(5, UP))
+    (tmp_path / "n1.2.log").write_text(line(7, "Starting") + line(9, UP))
+    (tmp_path / "n1.3.log").write_text(line(20, PAUSE))
+    cluster = cast(Any, SimpleNamespace(kind=FLUFFLE, nodes=[node]))
+    offset_s = time.time() - time.monotonic()
+    (found,) = outages_of(cluster).nodes
+    assert [(each.began, each.ended) for each in found] == [
+        pytest.approx((BASE + began - offset_s, BASE + ended - offset_s), abs=1.0)
+        for began, ended in ((3.5, 5.5), (7.5, 9.5))
+    ]
+    cluster.kind = RABBITMQ
+    assert outages_of(cluster) == Outages()
 
 
 # --- a queue in memory (A7 of docs/mirrors.md) ---

@@ -85,3 +85,14 @@ def test_a_node_that_breaks_off_its_answer_tells_nothing(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(two_sites.HttpApi, "get", get)
     assert two_sites.links_that_do_not_run("a") == ["no node of site a tells about its links"]
+
+
+def test_nodes_that_paused_are_counted_by_site(tmp_path: Path) -> None:
+    """The report of a run on a busy machine says why copies came twice."""
+    up = "2026-11-28 12:00:01.5+00:00 [info] <0.0.0> started TCP listener on 10.81.2.1:5672\n"
+    down = "2026-11-28 12:00:03.5+00:00 [warning] <0.0.0> this node serves no clients for now: no lease\n"
+    (tmp_path / "b1.log").write_text(up + down + up)
+    (tmp_path / "b1.out").write_text(up.replace("started TCP listener", "Starting") + up)
+    (tmp_path / "b2.out").write_text(up + down)
+    assert two_sites.outages_at("a", tmp_path).note().startswith("nodes were without a broker 0 times")
+    assert two_sites.outages_at("b", tmp_path).note().startswith("nodes were without a broker 2 times")

@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.chaos.outages import Outages, spans
 from tests.chaos.report import FaultRecord
 from tests.chaos.schedule import Planned, from_json, schedule, to_json
 from tests.chaos.sites_faults import KINDS, NEEDS_NETEM, SitesFaults
@@ -119,6 +120,17 @@ def wrong_links(site: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     if len(rows) != LINKS:
         found.append(f"site {site} has {len(rows)} links, not {LINKS}")
     return found
+
+
+def outages_at(site: str, data: Path) -> Outages:
+    """Return when nodes of a site were without a broker, but for nodes that were killed.   data: of all nodes."""
+    return Outages([spans([_said(data, f"{site}{number}")]) for number in NUMBERS])
+
+
+def _said(data: Path, node: str) -> str:
+    """Return what a node has said in all its lives, as one text: the ends of lives are the run's own doing."""
+    paths = [data / f"{node}.{end}" for end in ("log", "out")]
+    return "".join(path.read_text(errors="replace") for path in paths if path.exists())
 
 
 class SitesRun:
@@ -214,6 +226,8 @@ class SitesRun:
             depths = self._load.depths()
             waiting = "a site does not answer" if depths is None else depths
             report.notes.append(f"waiting at the end: {waiting}")
+        for site in SITES:
+            report.notes.append(f"site {site}: {outages_at(site, Path(os.environ['TWO_SITES_DATA'])).note()}")
         report.accounts = self._ledger.accounts()
         report.problems += self._ledger.problems() + self._load.problems
         report.returned, report.nacked = self._load.returned, self._load.nacked

@@ -207,3 +207,16 @@ def test_a_node_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     assert "a1 has not ended within 1 s, and is killed" in told
     assert not script.pids()
     assert all(map(is_gone, pids))
+
+
+@pytest.mark.slow
+def test_what_a_node_said_before_it_was_killed_stays(tmp_path: Path) -> None:
+    script = Nodes(tmp_path)
+    script.data.mkdir()
+    (script.data / "a1.out").write_text("the last words of a node\n")
+    try:
+        script.run("start")
+    finally:
+        script.run("down")
+    assert (script.data / "a1.log").read_text() == "the last words of a node\n"
+    assert "the last words" not in (script.data / "a1.out").read_text()
