@@ -74,10 +74,19 @@ class Suspicion(NamedTuple):
     until_s: float
 
 
+class Late(NamedTuple):
+    """A delayed message that came.   since_s: it waited from then on.   is_quiet: no fault was there meanwhile."""
+
+    since_s: float
+    came_s: float
+    late_s: float
+    is_quiet: bool
+
+
 class FeatureBooks(Ledger):
     """The books of the clients of these queues.
 
-    late, late_in_faults: of delayed messages that no fault was near, and of the others, in seconds.
+    late, late_in_faults: of delayed messages that no fault or outage was near, and of others, in seconds, once judged.
     trouble_s: the last time at which a fault was there, monotonic.   clock_s: the same of a fault of a clock.
     """
 
@@ -95,6 +104,7 @@ class FeatureBooks(Ledger):
         self._same: dict[tuple[str, str], int] = {}
         """The number of messages of an id that have come."""
         self._suspicions: list[Suspicion] = []
+        self._late: list[Late] = []
         for kind in KINDS:
             self.queues[kind] = QueueStory(kind)
 
@@ -206,8 +216,8 @@ class FeatureBooks(Ledger):
             self.count.delayed += 1
             if fact.is_confirmed:
                 is_quiet = self.trouble_s < fact.sent_s - SETTLED_S
-                late = self.late if is_quiet else self.late_in_faults
-                late.add(now - max(due, fact.confirmed_s))
+                late_s = now - max(due, fact.confirmed_s)
+                self._late.append(Late(fact.sent_s - SETTLED_S, now, late_s, is_quiet))
 
     def _take_retry(self, value: Value, fact: Fact, headers: Mapping[str, Any]) -> None:
         now, count = time.monotonic(), int(headers.get("x-delivery-count", 0))
@@ -281,8 +291,12 @@ class FeatureBooks(Ledger):
     def judge(self, outages: Outages) -> None:
         """Count each suspicion: as stated where a node was without a broker, else as a problem.
 
-        outages: in monotonic time.
+        Whether delayed messages came in time is told in two parts likewise.   outages: in monotonic time.
         """
+        lates, self._late = self._late, []
+        for late in lates:
+            is_quiet = late.is_quiet and not outages.is_near(late.since_s, late.came_s)
+            (self.late if is_quiet else self.late_in_faults).add(late.late_s)
         suspicions, self._suspicions = self._suspicions, []
         for each in suspicions:
             if outages.is_near(each.since_s, each.until_s):

@@ -97,6 +97,17 @@ def test_a_delayed_message_is_early_late_or_in_time(scene: Callable[[str], Scene
     assert "of 2" in own.books.note()
 
 
+def test_a_delayed_message_is_late_for_an_outage(scene: Callable[[str], Scene]) -> None:
+    own = scene("late")
+    value = own.publish(delay_s=1.0)
+    own.now += 3.0
+    own.take(value)
+    own.outages = Outages([[Span(101.0, 102.0)]])
+    assert own.bad == {}
+    assert len(own.books.late) == 0
+    assert len(own.books.late_in_faults) == 1
+
+
 def test_no_message_is_early_for_a_clock_that_jumped(scene: Callable[[str], Scene]) -> None:
     own = scene("late")
     value = own.publish(delay_s=1.0)
