@@ -279,7 +279,7 @@ class Ledger:
         for queue, values in lost.items():
             if not self.queues[queue].is_durable:
                 values = self._that_were_safe(values, all_down)
-            self._tell(queue, values)
+            self._tell_missing(queue, values)
 
     def _that_were_safe(self, values: list[Value], all_down: Sequence[Span]) -> list[Value]:
         """Count those as spared that were in memory when all copies went down (A7), and return the others.
@@ -324,7 +324,7 @@ class Ledger:
         else:
             self.count.vanished += 1
 
-    def _tell(self, queue: str, values: list[Value]) -> None:
+    def _tell_missing(self, queue: str, values: list[Value]) -> None:
         are_confirmed = [value for value in values if self.publishers[value.publisher].is_confirmed]
         for what, own in (
             ("lost", are_confirmed),
