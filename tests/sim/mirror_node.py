@@ -186,7 +186,7 @@ class Node:
         broker.observer.mirror_event = self._mirror_event  # type: ignore[method-assign]
         broker.log = NodeLog(self, self.life)
         broker.react(list(everything(catalogue)))
-        self.store.wake = self.busy
+        self.store.wake = broker.wake
         self.store.on_relieved = broker.relieved
         self._recover()
         member = catalogue.member(self.name)
@@ -215,7 +215,7 @@ class Node:
             timers=timers,
             load_plugin=built_in,
         )
-        broker.wake = self.busy
+        broker.wake = self._waker()
         broker.start(self.now)
         return broker
 
@@ -288,6 +288,19 @@ class Node:
             client = self.clients.get(connection)
             if client is not None:
                 client.flush()
+
+    def _waker(self) -> Callable[[], None]:
+        """Return what wakes the broker of this life, and does nothing in later ones.
+
+        What a killed broker leaves behind wakes it at any time: Python's collector closes its handlers, which tidy up.
+        """
+        life = self.life
+
+        def wake() -> None:
+            if self.life == life:
+                self.busy()
+
+        return wake
 
     def busy(self) -> None:
         """Have a turn come, as there is work for it."""

@@ -399,7 +399,7 @@ class WorldNode(Node):
         broker.observer.mirror_event = self._mirror_event  # type: ignore[method-assign]
         try:
             broker.react(list(everything(broker.catalogue)))
-            self.store.wake = self.busy
+            self.store.wake = broker.wake
             self.store.on_relieved = broker.relieved
             self.store.on_broken = self._store_broken
             self._recover()
