@@ -304,9 +304,11 @@ class FeatureLedger(Ledger):
         count = 0 if field_ is None else int(field_.value)  # type: ignore[call-overload]
         if count < story.least:
             raise Forgotten(f"{queue}: {count} returns at {now:.4f}, {story.least} are known: {story}")
+        # What a client still has did not wait: it comes at once from the next master. A second copy has its own time.
+        is_return = story.returned_at > 0 and story.holder is None and not story.may_be_twice
         self._is_unsteady_return(queue, story)
         # Also if its master is lost later, while it waits.
-        if story.returned_at and self.is_steady((queue,), story.held_at, story.returned_at):
+        if is_return and self.is_steady((queue,), story.held_at, story.returned_at):
             due = story.returned_at + retry_s(story.count + 1)
             if now < due - CLOCK_S:
                 raise Early(f"{due - now:.4f} s early at {now:.4f}, count {count}: {story}")
