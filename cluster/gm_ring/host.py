@@ -15,8 +15,11 @@ class RingHost(Protocol):
     def send(self, to: int, message: Activity | CatchUp) -> None:
         """Send a message to another member, always the right neighbour. Called by `Member.flush` only."""
 
-    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """Take broadcasts of another member, in order, each once.   first: the number of the first one."""
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> bool:
+        """Take broadcasts of another member, in order, each once.   first: the number of the first one.
+
+        Returns: True if their origin waits for this node's disk, so that `on_disk` follows.
+        """
 
     def confirmed(self, upto: int) -> None:
         """Note that all members have this member's own broadcasts up to this number."""
@@ -40,8 +43,9 @@ class Nobody:
     def send(self, to: int, message: Activity | CatchUp) -> None:
         """Drop the message."""
 
-    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> bool:
         """Drop the broadcasts."""
+        return False
 
     def confirmed(self, upto: int) -> None:
         """Ignore the confirmation."""

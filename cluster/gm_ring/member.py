@@ -10,7 +10,8 @@ that its left neighbour knows. Everything below rests on that.
 
 **The publish round.** A broadcast that has come round is at every member: `RingHost.confirmed`. A payload is kept by
 each member until it knows that all have it, since a neighbour may have to be told again. The last hop carries the
-number only, as the origin has the payload.
+number only, as the origin has the payload. Where the origin waits for the disk of that member, the number goes with
+the mark below.
 
 **The acknowledgement round.** The origin then tells how far all have it, the same way round, and they forget. No
 member waits for it, so it travels with the next broadcasts.
@@ -417,8 +418,17 @@ class Member:
         first = known.last + 1
         self.pending_bytes += known.append(upto, payloads)
         self._note_arrival(known)
-        self._gather(known, payloads)
-        self._host.deliver(known.id, first, payloads)
+        if not known.is_rights:
+            self._gather(known, payloads)
+            self._host.deliver(known.id, first, payloads)
+            return
+        self._news[known.id] = known  # the right neighbour has the payloads
+        is_behind = known.disk < first - 1
+        awaits_disk = self._host.deliver(known.id, first, payloads)
+        if known.is_dead or is_behind or not (awaits_disk and self.counts):
+            self.is_urgent = True
+        # Else the origin can confirm nothing before this disk's mark, with which the number goes. A disk that is behind
+        # holds up no number: the origin sends the next broadcast sooner if it hears of this one.
 
     def _relay_ack(self, known: Origin, ack: int) -> None:
         """R4: forget what all have, and pass that on."""
@@ -518,10 +528,8 @@ class Member:
 
     def _gather(self, known: Origin, payloads: Sequence[bytes]) -> None:
         """Gather new payloads of an origin, the last of which is its last one, for the right neighbour."""
+        assert not known.is_rights, "it has them"
         self.is_urgent = True
-        if known.is_rights:
-            self._news[known.id] = known  # it has them
-            return
         segments = self._segments
         if segments and segments[-1][0] is known:
             gathered = segments.pop()[2]

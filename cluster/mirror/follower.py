@@ -50,6 +50,7 @@ class Follower:
     copy: the messages here.   senders: the last publish of each front end that the queue got.
     has_inventory: the master's inventory has come, so `copy.missing` is known; earlier operations are ignored.
     is_written: nothing of the copy is on its way to the disk: else no mark passes before that is there.
+    is_disk_awaited: confirms wait for the disks of mirrors: `ha-confirm` is not `master`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Follower:
         self.copy = copy
         self.senders: dict[int, int] = {}
         self.has_inventory = has_inventory
+        self.is_disk_awaited = True
         self._host = host
         self._storage = storage
         self._is_durable = copy.is_durable
@@ -77,13 +79,18 @@ class Follower:
 
     # --- what the ring brings ---
 
-    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """Repeat the master's changes. Raises: Malformed."""
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> bool:
+        """Repeat the master's changes. Raises: Malformed.
+
+        Returns: True if the disk has to have something of them, and confirms wait for that.
+        """
         for payload in payloads:
             if payload:  # it is empty where its sender was alone
                 self._apply(decode_batch(payload))
+        awaits_disk = self._was_kept and self.is_disk_awaited
         self._report(origin, first + len(payloads) - 1)
         self.check_complete()
+        return awaits_disk
 
     def _apply(self, batch: Batch) -> None:
         copy = self.copy

@@ -70,7 +70,8 @@ class Mirrors:
         self._controller: MirrorController | NoMirrorController = NoMirrorController()
         self._known: dict[str, KnownQueue] = {}
         self._dirty: dict[Replica, None] = {}
-        self._waiting: dict[Replica, None] = {}
+        self._waiting: dict[Replica, float] = {}
+        """The replicas that are to be called again, and when."""
         self._timer: Timer | None = None
         self._needing_attention: dict[Replica, None] = {}
         self._proposed: set[tuple[str, ViewChange]] = set()
@@ -458,22 +459,26 @@ class Mirrors:
         if self._dirty:
             dirty, self._dirty = self._dirty, {}
             for replica in dirty:
-                due = None if replica.is_lost else replica.turn(now)
-                if due is not None:
-                    self._wait(replica, due, now)
+                self._wait(replica, None if replica.is_lost else replica.turn(now), now)
                 if replica.is_unconfirmed or replica.defect:
                     self._needing_attention[replica] = None
                 self.own_bytes += replica.newly_pending
             self.pacing.turn(now, self.own_bytes)
+            if not self._waiting and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         if self._packets:
             self._packets.flush()
         self._controller.turn(now)
 
-    def _wait(self, replica: Replica, due: float, now: float) -> None:
-        if due <= now:
-            self.touch(replica)
+    def _wait(self, replica: Replica, due: float | None, now: float) -> None:
+        """Note when a replica is to be called again; None: nothing is left."""
+        if due is None or due <= now:
+            self._waiting.pop(replica, None)
+            if due is not None:
+                self.touch(replica)
             return
-        self._waiting[replica] = None
+        self._waiting[replica] = due
         timer = self._timer
         if timer is None or due < timer.when:
             if timer is not None:
@@ -482,9 +487,12 @@ class Mirrors:
 
     def _due(self, now: float) -> None:
         self._timer = None
-        waiting, self._waiting = self._waiting, {}
-        for replica in waiting:
+        waiting = self._waiting
+        for replica in [each for each, due in waiting.items() if due <= now]:
+            del waiting[replica]
             self.touch(replica)
+        if waiting:
+            self._timer = self.broker.timers.at(min(waiting.values()), self._due)
 
     def _tick(self, now: float) -> None:
         """Look after replicas that are not settled, each second."""
@@ -523,7 +531,7 @@ class Mirrors:
             ring=tuple(nodes.values()),
             joining=tuple(member.node for member in view.ring if member.status == "joining"),
             recoverable=view.recoverable,
-            pending=replica.pending if replica is not None else 0,
+            pending=0 if replica is None or replica.replicator is None else replica.replicator.under_way,
             sync={
                 nodes[id_]: each
                 for id_, each in progress.items()

@@ -40,8 +40,7 @@ _NEVER: Final = float("inf")
 class Replica:
     """The member `id` of one queue's ring.
 
-    queue: the queue that clients of this node use, while it acts as master.   storage: the disk side of the queue
-    here.
+    queue: the queue that clients of this node use, while it acts as master.   storage: the queue's disk side here.
     """
 
     def __init__(self, mirrors: "Mirrors", record: QueueRecord, id_: int, storage: QueueStorage) -> None:
@@ -164,12 +163,13 @@ class Replica:
         self.follower = Follower(self, copy, storage, has_inventory=has_inventory, is_written=is_written)
         self._target = SyncTarget(
             copy,
-            self._send_to_master,
+            lambda message: self.send_side(self.view.master, message),
             has_inventory=has_inventory,
             on_done=self.follower.check_complete,
             is_congested=lambda: self._broker.storage.is_congested,
             spare=spare,
         )
+        self._follow_confirm_policy()
 
     def begin_as_master(self, queue: Queue, live: NumberSet) -> None:
         """Act as master of a queue that is here already.   live: the numbers of its messages."""
@@ -247,9 +247,8 @@ class Replica:
         """Stop serving members that are gone or have all."""
         if self._source is not None:
             there = {member.id for member in self.view.ring}
-            for id_ in list(self._source.progress):
-                if id_ not in there:
-                    self._source.forget(id_)
+            for id_ in [each for each in self._source.progress if each not in there]:
+                self._source.forget(id_)
 
     def _step_down(self) -> None:
         """Be a mirror from now on: all that clients of this queue had goes back into the copy."""
@@ -280,17 +279,19 @@ class Replica:
         """Send a ring message to another member."""
         self._mirrors.send(self, to, message)
 
-    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> bool:
         """Apply broadcasts; a bad one is its origin's fault, not that of the neighbour that passed it on."""
         if self.follower is None:
-            return
+            return False
+        awaits_disk = False
         try:
-            self.follower.deliver(origin, first, payloads)
+            awaits_disk = self.follower.deliver(origin, first, payloads)
         except Malformed as error:
             speaker = self.view.member(origin)
             name = "a node that is gone" if speaker is None else speaker.node
             self.give_up(f"cannot do what {name} said: {error}")
         self.take_up()
+        return awaits_disk
 
     def confirmed(self, upto: int) -> None:
         """Note that own broadcasts up to this number are everywhere, and tell the replicators."""
@@ -382,7 +383,8 @@ class Replica:
         """Note that an origin's broadcasts up to this number are on this node's disk."""
         if not self.is_lost:
             self.member.on_disk(origin, upto)
-            self.touch()
+            if self.member.is_urgent:
+                self.touch()
 
     def touch(self) -> None:
         """Ask for a call at the end of the turn, as there is something to send."""
@@ -448,22 +450,22 @@ class Replica:
 
     def settings_changed(self) -> None:
         """Follow the policy, which may want the copy synchronised, or confirms sooner."""
-        if self.replicator is not None:
-            self.replicator.is_own_disk_enough = self._mirrors.settings_of(self.record).ha_confirm == "master"
+        self._follow_confirm_policy()
         if self._target is not None and (self._is_sync_wanted or self._mirrors.is_automatic(self.record)):
             self._target.start()
             self.touch()
+
+    def _follow_confirm_policy(self) -> None:
+        is_own_disk_enough = self._mirrors.settings_of(self.record).ha_confirm == "master"
+        if self.replicator is not None:
+            self.replicator.is_own_disk_enough = is_own_disk_enough
+        if self.follower is not None:
+            self.follower.is_disk_awaited = not is_own_disk_enough
 
     @property
     def sync_progress(self) -> dict[int, SyncProgress]:
         """At the master: the progress of its mirrors that were ever synchronised, by member."""
         return self._source.progress if self._source is not None else {}
-
-    @property
-    def pending(self) -> int:
-        """The number of own broadcasts that are not everywhere."""
-        oldest = self.replicator.oldest_number if self.replicator is not None else None
-        return 0 if oldest is None else self.next_number - oldest
 
     def set_sync(self, *, is_on: bool) -> None:
         """Have the mirrors of a queue whose master is here synchronise, or stop it, as an operator wants."""
@@ -473,9 +475,6 @@ class Replica:
     def send_side(self, to: int, message: bytes) -> None:
         """Send a member a message beside the ring."""
         self._mirrors.send(self, to, message)
-
-    def _send_to_master(self, message: bytes) -> None:
-        self.send_side(self.view.master, message)
 
     # --- what comes from other nodes ---
 
@@ -572,9 +571,7 @@ class Replica:
         self.close(is_safe=True)
 
     def close(self, *, is_safe: bool) -> None:
-        """End the replica: the queue was deleted or has no view any more. Waiters hear whether their publishes are
-        safe.
-        """
+        """End the replica: the queue is deleted or has no view. Waiters hear whether their publishes are safe."""
         self.is_lost = self.is_gone = True
         self._abandon(is_safe=is_safe)
         if self.follower is not None:
@@ -583,9 +580,7 @@ class Replica:
             self.storage.drop()
 
     def part(self) -> None:
-        """Drop all references to this replica, once it is closed: else Python's collector would have to find the
-        cycle.
-        """
+        """Drop all references to this closed replica: else Python's collector would have to find the cycle."""
         assert self.is_gone
         self.member.leave()
         self.queue = self.replicator = self.follower = self._target = self._source = None

@@ -28,9 +28,8 @@ def facts(replica: Replica) -> ReplicaFacts:
     """Return how far this copy is."""
     replicator, follower = replica.replicator, replica.follower
     if replicator is not None:
-        return ReplicaFacts(
-            True, replicator.next_seq, replica.pending, replicator.oldest_age_s(replica.now), 0
-        )
+        age_s = replicator.oldest_age_s(replica.now)
+        return ReplicaFacts(True, replicator.next_seq, replicator.under_way, age_s, 0)
     if follower is None:
         return ReplicaFacts(False, 0, None, 0.0, 0)
     copy = follower.copy

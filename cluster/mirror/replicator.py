@@ -323,9 +323,9 @@ class Replicator:
         return DiskState(awaited, self._confirmed, self._mark, self._disk_done, self.is_own_disk_enough)
 
     @property
-    def oldest_number(self) -> int | None:
-        """The number of the oldest broadcast that has not come round; None if all have."""
-        return self._sent[0][0] if self._sent else None
+    def under_way(self) -> int:
+        """The number of broadcasts that have not come round."""
+        return len(self._sent)
 
     def oldest_age_s(self, now: float) -> float:
         """Return for how many seconds the oldest broadcast has been under way; 0 if none is."""

@@ -58,7 +58,7 @@ class Node:
         self.ring.links.setdefault((self.id, to), deque()).append(message)
         self.ring.note(f"{self.id} → {to} {shown(message)}")
 
-    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> bool:
         assert self.lost_because is None
         assert origin != self.id
         assert self.member.view.member(origin) is not None, "posthumous"
@@ -67,6 +67,7 @@ class Node:
         assert first == self.begins[origin] + len(got), f"{self.id} gets {origin}:{first}"
         got += payloads
         self.ring.delivered(self, origin, first, payloads)
+        return len(got) % 2 > 0  # some have to be on disk, others not
 
     def confirmed(self, upto: int) -> None:
         assert self.lost_because is None

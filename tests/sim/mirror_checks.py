@@ -47,7 +47,7 @@ def unconverged(run: "Run") -> str:
         home = world.nodes[record.home].broker.vhosts["/"].queues.get(record.name)
         if not isinstance(home, Queue):
             return f"{record.name} has no acting master: {type(home).__name__}"
-        if isinstance(home.replicator, Replicator) and home.replicator.oldest_number is not None:
+        if isinstance(home.replicator, Replicator) and home.replicator.under_way:
             return f"{record.name}: its mirrors have not heard all yet"
     for publisher in run.publishers:
         if publisher.is_open and (publisher.unconfirmed or publisher._is_committing):
@@ -189,9 +189,8 @@ def check_idle(run: "Run") -> None:
                 raise Violation(f"{name}: {replica.member.pending_bytes} bytes are pending in the ring")
             if replica._former and not all(replicator.is_idle for replicator in replica._former):
                 raise Violation(f"{name}: a former replicator waits")
-            if replica.replicator is not None and (
-                not replica.replicator.is_idle or replica.replicator.oldest_number is not None
-            ):
+            replicator = replica.replicator
+            if replicator is not None and (not replicator.is_idle or replicator.under_way):
                 raise Violation(f"{name}: the replicator waits")
     if run.world.frames_under_way:
         raise Violation("frames go on and on")

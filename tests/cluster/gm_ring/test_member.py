@@ -31,12 +31,14 @@ class Log:
     def __init__(self) -> None:
         self.sent: list[tuple[int, Activity | CatchUp]] = []
         self.said: list[object] = []
+        self.awaits_disk = False
 
     def send(self, to: int, message: Activity | CatchUp) -> None:
         self.sent.append((to, message))
 
-    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> bool:
         self.said.append((origin, first, list(payloads)))
+        return self.awaits_disk
 
     def confirmed(self, upto: int) -> None:
         self.said.append(f"confirmed {upto}")
@@ -228,6 +230,36 @@ def test_r4_the_origin_is_sent_numbers_only_and_its_own_acknowledgement_not_at_a
     assert told(log) == [Item(1, 1, (), NONE, NONE)]
     hear(member, 2, activity(view, 3, Item(1, 1, (), 1, NONE)))
     assert (member.pending_bytes, member.has_output) == (0, False)
+
+
+def test_r4_the_number_for_the_origin_goes_with_the_mark_that_it_waits_for() -> None:
+    member, log, view = began(3, 3)
+    log.awaits_disk = True
+    hear(member, 2, activity(view, 3, Item(1, 0, [b"a"], NONE, NONE)))
+    assert (member.is_urgent, member.has_output) == (False, True)
+    member.on_disk(1, 0)
+    assert not member.is_urgent
+    hear(member, 2, activity(view, 3, Item(1, 0, (), NONE, 0)))
+    assert member.is_urgent
+    member.flush()
+    assert told(log) == [Item(1, 0, (), NONE, 0)]
+
+
+def test_r4_a_disk_that_is_behind_holds_up_no_number() -> None:
+    member, log, view = began(3, 3)
+    log.awaits_disk = True
+    hear(member, 2, activity(view, 3, Item(1, 0, [b"a"], NONE, NONE)))
+    hear(member, 2, activity(view, 3, Item(1, 1, [b"b"], NONE, NONE)))
+    assert member.is_urgent
+    member.flush()
+    assert told(log) == [Item(1, 1, (), NONE, NONE)]
+
+
+def test_r4_the_number_waits_for_no_disk_that_does_not_count() -> None:
+    member, log, view = began(3, 3)
+    log.awaits_disk, member.counts = True, False
+    hear(member, 2, activity(view, 3, Item(1, 0, [b"a"], NONE, NONE)))
+    assert member.is_urgent
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,32 @@ def test_many_messages_wait_for_the_time() -> None:
     cluster.is_held = False
     cluster.advance(1000.0)
     assert client.methods()[-1] == BasicAck(delivery_tag=20, multiple=True)
+
+
+def test_a_mirror_whose_disk_is_quick_has_nothing_left_to_do() -> None:
+    """What it has to say goes with the mark; else it would wake up for it later."""
+    cluster, client, _ = paced()
+    cluster.is_held = False
+    last = cluster["n3"]
+    last.is_disk_held = True
+    client.publish(1, "q", b"x", properties=PERSISTENT)
+    cluster.settle()
+    assert client.methods() == []
+    assert last.mirrors._timer is not None
+    last.is_disk_held = False
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=1)]
+    assert last.mirrors._timer is None
+
+
+def test_a_mirror_whose_disk_is_slow_says_what_it_has_got() -> None:
+    """A transient message behind a persistent one waits for no disk of a mirror."""
+    cluster, client, _ = paced()
+    cluster.is_held = False
+    cluster["n3"].is_disk_held = True
+    client.publish(1, "q", b"x", properties=PERSISTENT)
+    cluster.settle()
+    cluster.advance(LAZY_S)
+    client.publish(1, "q", b"y")
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=2)]
