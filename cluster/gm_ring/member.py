@@ -427,7 +427,8 @@ class Member:
         awaits_disk = self._host.deliver(known.id, first, payloads)
         if known.is_dead or is_behind or not (awaits_disk and self.counts):
             self.is_urgent = True
-        # Else the origin can confirm nothing before this disk's mark, with which the number goes. A disk that is behind
+        # Else the origin confirms nothing that is written before this disk's mark, with which the number goes. What is
+        # not written, in the same broadcasts, waits as long, for `LAZY_S` of the host at most. A disk that is behind
         # holds up no number: the origin sends the next broadcast sooner if it hears of this one.
 
     def _relay_ack(self, known: Origin, ack: int) -> None:

@@ -85,7 +85,7 @@ def test_many_messages_wait_for_the_time() -> None:
 
 
 def test_a_mirror_whose_disk_is_quick_has_nothing_left_to_do() -> None:
-    """What it has to say goes with the mark; else it would wake up for it later."""
+    """The number goes with the mark, and no timer is left that would wake the mirror for it."""
     cluster, client, _ = paced()
     cluster.is_held = False
     last = cluster["n3"]
