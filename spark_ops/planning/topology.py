@@ -4,7 +4,8 @@ A node writes it (`GET /api/mirroring/topology`, telemetry's rows of the kind to
 strictly: an invalid one is refused, since moves are planned from it. Source: spark §2.6, §3.1.
 """
 
-from typing import Any, Final
+import sys
+from typing import Any, Final, TypeAlias
 
 from spark_ops.documents import content_hash
 from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
@@ -25,17 +26,19 @@ def parse(data: bytes | str, *, now: float = 0.0) -> ClusterRows:
         raise TopologyError(f"this is no topology: {error}") from error
 
 
-def rows_of(document: Any, *, now: float = 0.0) -> ClusterRows:
+def rows_of(document: Any, *, now: float = 0.0, known_hash: str | None = None) -> ClusterRows:
     """Return a cluster without loads, from a topology document.
 
-    now: seconds since 1970, end of the window.   Raises: TopologyError.
+    now: seconds since 1970, end of the window.   known_hash: the document's hash, if the caller has computed it.
+    Raises: TopologyError.
     """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TopologyError(f"this is no topology: its format is not {FORMAT!r}")
     try:
         nodes = tuple(_node(node) for node in fields_of(document, "nodes"))
         ram = tuple(text(node, "node") for node in fields_of(document, "nodes") if node.get("type") == "ram")
-        queues = tuple(_queue(queue) for queue in fields_of(document, "queues"))
+        known: _Known = {}
+        queues = tuple(_queue(queue, known) for queue in fields_of(document, "queues"))
         if len({row.node for row in nodes}) != len(nodes):
             raise Malformed("a node comes twice")
         if len({(row.vhost, row.queue) for row in queues}) != len(queues):
@@ -43,7 +46,7 @@ def rows_of(document: Any, *, now: float = 0.0) -> ClusterRows:
         return ClusterRows(
             text(document, "cluster"),
             whole(document, "view_id"),
-            content_hash(document),
+            content_hash(document) if known_hash is None else known_hash,
             (now, now),
             0.0,
             nodes,
@@ -67,13 +70,27 @@ def _node(document: dict[str, Any]) -> NodeRow:
     )
 
 
-def _queue(document: dict[str, Any]) -> QueueRow:
+_Known: TypeAlias = dict[tuple[str, ...], tuple[str, ...]]
+"""The lists of nodes that were read, each once: many queues have the same nodes, and a million queues have seven
+million names of nodes in a document."""
+
+
+def _nodes(document: dict[str, Any], name: str, known: _Known) -> tuple[str, ...]:
+    """Return a list of names of nodes, the same object for equal lists. Raises: Malformed."""
+    try:
+        return known[tuple(document[name])]
+    except (KeyError, TypeError):
+        found = tuple(sys.intern(node) for node in texts(document, name))
+        return known.setdefault(found, found)
+
+
+def _queue(document: dict[str, Any], known: _Known) -> QueueRow:
     """Return a queue without loads. A queue without a master is never moved. Raises: Malformed."""
-    ring = texts(document, "ring")
+    ring = _nodes(document, "ring", known)
     master = text(document, "master", optional=True)
-    synced = texts(document, "synced")
+    synced = _nodes(document, "synced", known)
     name = text(document, "queue")
-    members = ring if document.get("members") is None else texts(document, "members")
+    members = ring if document.get("members") is None else _nodes(document, "members", known)
     if len(set(ring)) != len(ring) or not set(synced) <= set(ring):
         raise Malformed(
             f"queue {name[:80]!r} has two copies on a node, or a synchronised one that is not there"
@@ -82,18 +99,19 @@ def _queue(document: dict[str, Any]) -> QueueRow:
         raise Malformed(f"the ring of queue {name[:80]!r} does not begin with its master")
     if set(members) != set(ring) or len(members) != len(ring):
         raise Malformed(f"members and ring of queue {name[:80]!r} are not the same nodes")
+    policy = text(document, "policy", optional=True)
     return QueueRow(
-        text(document, "vhost"),
+        sys.intern(text(document, "vhost")),
         name,
         text(document, "uid"),
-        text(document, "type"),
-        master or "",
+        sys.intern(text(document, "type")),
+        "" if master is None else ring[0],
         ring,
         synced,
         whole(document, "epoch"),
-        text(document, "policy", optional=True),
+        None if policy is None else sys.intern(policy),
         whole(document, "want_mirrors"),
-        None if document.get("fixed_nodes") is None else texts(document, "fixed_nodes"),
+        None if document.get("fixed_nodes") is None else _nodes(document, "fixed_nodes", known),
         flag(document, "exclusive"),
         members=members,
     )
