@@ -149,21 +149,25 @@ class QueueLoads:
         return Numbers(np.zeros(self._queues), np.zeros(self._queues, dtype=np.bool_))
 
     def _add_role(self, hour: QueueHour, role: int) -> None:
-        chosen = hour.role == role
-        if not chosen.any():
+        rows = np.flatnonzero(hour.role == role)
+        if not len(rows):
             return
-        own = hour if chosen.all() else hour.taken(chosen)
-        groups = Groups(own.queue)
-        queue = own.queue[groups.starts]
+        groups = Groups(hour.queue[rows])
+        queue = hour.queue[rows[groups.starts]]
         weight = weight_of(hour.hour_s, self._until)
-        ms = groups.sums(own.ms)
+
+        def summed(column: Numbers) -> Numbers:
+            return groups.sums(column.take(rows))
+
+        ms = summed(hour.ms)
         for figure in _FIGURES[role]:
-            if figure in ("memory", "disk"):
-                count = own.memory_n if figure == "memory" else own.disk_n
-                value = quotient(groups.sums(getattr(own, figure)), groups.sums(count))
+            if figure == "memory":
+                value = quotient(summed(hour.memory), summed(hour.memory_n))
+            elif figure == "disk":
+                value = quotient(summed(hour.disk), summed(hour.disk_n))
             else:
-                used = own.cpu_us if figure == "cpu" else getattr(own, figure)
-                value = quotient(groups.sums(used), ms, 1000.0)
+                used = hour.cpu_us if figure == "cpu" else getattr(hour, figure)
+                value = quotient(summed(used), ms, 1000.0)
             estimates = self._estimates.get((role, figure))
             if estimates is None:
                 estimates = self._estimates[role, figure] = Estimates(self._queues, self._hours)

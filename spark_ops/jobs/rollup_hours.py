@@ -161,11 +161,15 @@ def _numbers(table: pa.Table, name: str) -> Numbers:
     column = _column(table, name)
     if column is None:
         return Numbers(np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.bool_))
-    known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    if not column.null_count:
+        known = np.ones(len(column), dtype=np.bool_)
+    elif column.null_count == len(column):
+        return Numbers(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_))
+    else:
+        known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     if not pa.types.is_decimal(column.type):
-        return Numbers(
-            np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int64), known
-        )
+        whole = column if not column.null_count else pc.fill_null(column, 0)
+        return Numbers(np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.int64), known)
     # A decimal has 128 bits; the lower half is the number, since sums of samples of an hour need no more.
     halves = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)
     values = halves[column.offset : column.offset + len(column), 0]

@@ -129,6 +129,8 @@ class Groups:
         values = column.values if column.values.dtype != np.bool_ else column.values.astype(np.int64)
         if len(self.starts) == self.size:  # each row is a group
             return Numbers(np.where(known, values, values.dtype.type(0)), known)
+        if known.all():
+            return Numbers(how.reduceat(values, self.starts), np.ones(len(self.starts), dtype=np.bool_))
         found = self.any(known)
         made = how.reduceat(np.where(known, values, _neutral(how, values.dtype)), self.starts)
         return Numbers(np.where(found, made, 0), found)
