@@ -154,6 +154,14 @@ def test_topologies_that_make_no_sense(path: tuple[str | int, ...], value: Any) 
     assert "\n" not in str(caught.value)
 
 
+def test_queues_with_the_same_nodes_share_their_names() -> None:
+    """A million queues have seven million names of nodes in a document."""
+    one, other = (rows_of(json.loads(json.dumps(document_of(_small())))).queues[0] for _ in range(2))
+    assert one == other
+    assert one.master is one.ring[0] is other.ring[0]
+    assert one.ring is one.members
+
+
 def test_a_queue_without_a_master_is_left_alone() -> None:
     """As the broker writes it: copies may be known, nobody leads."""
     document = document_of(_small())
