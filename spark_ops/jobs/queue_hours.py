@@ -77,7 +77,7 @@ class QueueHour:
 
 @dataclass(frozen=True, slots=True)
 class OfNodes:
-    """What the queues of each node had in an hour: cores in us per s, and bytes of memory, each rounded for a copy."""
+    """The load of each node's queues in an hour.   cpu: us per s.   memory: bytes.   Both are rounded for each copy."""
 
     cpu: Floats
     memory: Floats

@@ -47,7 +47,7 @@ _FIGURES: Final = (*_RATES, "memory", "memory_n", "disk", "disk_n", "last_disk",
 
 @dataclass(slots=True)
 class _Read:
-    """What is kept of the batches of a file.
+    """The columns that are kept of the batches of a file.
 
     figures: columns of `QueueHour`.   vhosts, names, lengths: of adjacent rows of a queue.   row: of the file.
     """

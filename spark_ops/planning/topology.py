@@ -4,8 +4,8 @@ A node writes it (`GET /api/mirroring/topology`, telemetry's rows of the kind to
 strictly: an invalid one is refused, since moves are planned from it. Source: spark §2.6, §3.1.
 """
 
-import sys
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from spark_ops.documents import content_hash
 from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
@@ -37,7 +37,7 @@ def rows_of(document: Any, *, now: float = 0.0, known_hash: str | None = None) -
     try:
         nodes = tuple(_node(node) for node in fields_of(document, "nodes"))
         ram = tuple(text(node, "node") for node in fields_of(document, "nodes") if node.get("type") == "ram")
-        known: _Known = {}
+        known = _Known()
         queues = tuple(_queue(queue, known) for queue in fields_of(document, "queues"))
         if len({row.node for row in nodes}) != len(nodes):
             raise Malformed("a node comes twice")
@@ -70,27 +70,38 @@ def _node(document: dict[str, Any]) -> NodeRow:
     )
 
 
-_Known: TypeAlias = dict[tuple[str, ...], tuple[str, ...]]
-"""The lists of nodes that were read, each once: many queues have the same nodes, and a million queues have seven
-million names of nodes in a document."""
+@dataclass(slots=True)
+class _Known:
+    """The texts and lists of nodes that were read, each once: many queues have the same, and the document of a million
+    queues has seven million names of nodes."""
 
+    lists: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
 
-def _nodes(document: dict[str, Any], name: str, known: _Known) -> tuple[str, ...]:
-    """Return a list of names of nodes, the same object for equal lists. Raises: Malformed."""
-    try:
-        return known[tuple(document[name])]
-    except (KeyError, TypeError):
-        found = tuple(sys.intern(node) for node in texts(document, name))
-        return known.setdefault(found, found)
+    def nodes(self, document: dict[str, Any], name: str) -> tuple[str, ...]:
+        """Return a list of names of nodes, the same object for equal lists. Raises: Malformed."""
+        given = document.get(name)
+        try:
+            known = self.lists.get(tuple(given)) if isinstance(given, list) else None
+        except TypeError:  # an item is a list or an object
+            known = None
+        if known is None:
+            checked = tuple(self.word(node) for node in texts(document, name))
+            known = self.lists.setdefault(checked, checked)
+        return known
+
+    def word(self, given: str) -> str:
+        """Return a text, the same object for equal texts."""
+        return self.words.setdefault(given, given)
 
 
 def _queue(document: dict[str, Any], known: _Known) -> QueueRow:
     """Return a queue without loads. A queue without a master is never moved. Raises: Malformed."""
-    ring = _nodes(document, "ring", known)
+    ring = known.nodes(document, "ring")
     master = text(document, "master", optional=True)
-    synced = _nodes(document, "synced", known)
+    synced = known.nodes(document, "synced")
     name = text(document, "queue")
-    members = ring if document.get("members") is None else _nodes(document, "members", known)
+    members = ring if document.get("members") is None else known.nodes(document, "members")
     if len(set(ring)) != len(ring) or not set(synced) <= set(ring):
         raise Malformed(
             f"queue {name[:80]!r} has two copies on a node, or a synchronised one that is not there"
@@ -101,17 +112,17 @@ def _queue(document: dict[str, Any], known: _Known) -> QueueRow:
         raise Malformed(f"members and ring of queue {name[:80]!r} are not the same nodes")
     policy = text(document, "policy", optional=True)
     return QueueRow(
-        sys.intern(text(document, "vhost")),
+        known.word(text(document, "vhost")),
         name,
         text(document, "uid"),
-        sys.intern(text(document, "type")),
+        known.word(text(document, "type")),
         "" if master is None else ring[0],
         ring,
         synced,
         whole(document, "epoch"),
-        None if policy is None else sys.intern(policy),
+        None if policy is None else known.word(policy),
         whole(document, "want_mirrors"),
-        None if document.get("fixed_nodes") is None else _nodes(document, "fixed_nodes", known),
+        None if document.get("fixed_nodes") is None else known.nodes(document, "fixed_nodes"),
         flag(document, "exclusive"),
         members=members,
     )

@@ -180,7 +180,7 @@ def test_rollups_and_hours_that_are_cut(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["plain", "all"])
 def test_rollups_whose_raw_rows_are_gone(tmp_path: Path, name: str) -> None:
-    """They are read whole, even if the window begins within one."""
+    """A rollup is read whole, even if the window begins within one."""
     made = CASES[name](ROWS)
     paths = roots.write(tmp_path, made)
     write_rollups(tmp_path, made)

@@ -16,7 +16,7 @@ def numbers(queues: Queues, names: list[tuple[str, str]]) -> list[int]:
 
 
 def test_given_names_have_the_numbers_of_their_order() -> None:
-    """Also one that is no UTF-8, which no row of telemetry can have."""
+    """One of them is no UTF-8, which no row of telemetry can have."""
     given = [("/", "b"), ("/", "a"), ("x", "a"), ("/", "\ud800"), ("", "")]
     queues = Queues(given)
     assert len(queues) == 5

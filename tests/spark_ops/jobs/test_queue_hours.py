@@ -53,7 +53,7 @@ def row(queue: int, node: int, role: int = MASTER, last_ts: int = 0, **figures: 
 
 
 def test_the_state_is_in_the_newest_row_of_a_master() -> None:
-    """Of the newest hour that has one; of equal times, that of the node that comes later."""
+    """The newest hour with a master counts; of rows with equal times, that of the node that comes later."""
     loads = QueueLoads(4, 2, 10 * HOUR)
     newest = hour_of(
         8,
@@ -102,7 +102,7 @@ def test_what_the_queues_of_nodes_have() -> None:
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
-    """And unknown figures stay unknown."""
+    """Unknown figures stay unknown."""
     chance = random.Random(3)
     hours = [
         [
