@@ -8,12 +8,13 @@ A downstream broker declares such an exchange here, binds it to the exchange tha
 Source: RabbitMQ 3.10.8, `rabbit_federation_upstream_exchange`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 from node.amqp.field_table import type_name
-from node.federation.hops import may_go_on
+from node.federation.hops import RECEIVED_FROM, may_go_on
 from node.federation.names import INTERNAL_TYPE
+from node.override import override
 from node.plugins import Binding, Destination, ExchangeIndex, ExchangeType, Message, Surroundings, Table
 from node.plugins.exchanges.sorted_bindings import SortedBindings
 
@@ -23,7 +24,7 @@ _MAX_HOPS = "x-max-hops"
 class UpstreamIndex:
     """The bindings of an exchange."""
 
-    varies: ClassVar[bool] = True
+    varies: ClassVar[bool] = False
 
     def __init__(self, max_hops: int, cluster: str | None, vhost: str | None) -> None:
         self._bindings = SortedBindings()
@@ -58,6 +59,10 @@ class UpstreamExchange(ExchangeType):
         if hops is None:
             return f"Argument {_MAX_HOPS} missing"
         return None if type_name(hops.tag) == "long" else f"Argument {_MAX_HOPS} must be of type long"
+
+    @override
+    def headers_asked(self, arguments: Table) -> Collection[str]:
+        return (RECEIVED_FROM,)
 
     def index(self, arguments: Table, surroundings: Surroundings) -> ExchangeIndex:
         """Return an index without bindings."""

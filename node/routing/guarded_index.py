@@ -6,7 +6,7 @@ so its exchange refuses all messages from then on, rather than route some of the
 
 from collections.abc import Callable, Collection
 from itertools import islice
-from typing import ClassVar, Final
+from typing import Final
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
@@ -23,13 +23,11 @@ class GuardedIndex:
 
     type_: None if the node does not have the plug-in.   problem: the reason, for that case.
     failed: told of each fault: its place, and the exception.
-    varies: False if the same routing keys lead to the same destinations until a binding changes.
+    varies: False if the same routing keys and headers lead to the same destinations until a binding changes.
+    headers_asked: the names of those headers. An index that varies has none, and is given all.
     """
 
-    __slots__ = ("_bindings", "_failed", "_index", "_problem", "_type", "_where", "varies")
-
-    headers_asked: ClassVar[Collection[bytes]] = ()
-    """No names: an index that looks at headers varies, and is given them all."""
+    __slots__ = ("_bindings", "_failed", "_index", "_problem", "_type", "_where", "headers_asked", "varies")
 
     def __init__(
         self,
@@ -46,6 +44,7 @@ class GuardedIndex:
         self._bindings = 0
         self._index = None
         self.varies = True
+        self.headers_asked: Collection[bytes] = ()
         if type_ is None:
             return
         try:
@@ -53,6 +52,9 @@ class GuardedIndex:
             if refusal is None:
                 self._index = type_.index(record.arguments, surroundings)
                 self.varies = bool(self._index.varies)
+                if not self.varies:
+                    names = type_.headers_asked(record.arguments)
+                    self.headers_asked = frozenset(name.encode("utf-8", "surrogateescape") for name in names)
             else:
                 # Definitions may bring an exchange that no client could have declared.
                 self._problem = refusal
@@ -100,6 +102,7 @@ class GuardedIndex:
         self._index = None
         self._problem = "its plug-in failed; the log has the reason"
         self.varies = True
+        self.headers_asked = ()
         self._failed(f"{action} {self._where}", error)
 
     def _refusal(self, problem: str) -> ProtocolError:

@@ -9,7 +9,7 @@ else routes alike on all nodes. A number for random choices comes from `Surround
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -33,18 +33,24 @@ class Message:
     routing_keys: the key of the publish, then those of the headers CC and BCC; at least one.
     """
 
-    __slots__ = ("_content", "_decode", "_properties", "routing_keys")
+    __slots__ = ("_content", "_decode", "_headers", "_properties", "routing_keys")
 
     def __init__(
         self,
         routing_keys: Sequence[str],
         content: bytes | None = None,
         decode: Callable[[bytes], Properties] | None = None,
+        headers: Table | None = None,
     ) -> None:
-        """Make a message.   content: its frames; None if they are not there.   decode: reads the properties in them."""
+        """Make a message.
+
+        content: its frames; None if they are not there.   decode: reads the properties in them.
+        headers: those that its route may depend on, if they are known; None: they are read from the content.
+        """
         self.routing_keys = routing_keys
         self._content = content
         self._decode = decode
+        self._headers = headers
         self._properties: Properties | None = None
 
     @property
@@ -59,8 +65,8 @@ class Message:
 
     @property
     def headers(self) -> Table:
-        """The headers; none if the message has none."""
-        return self.properties.headers or {}
+        """The headers, or those of `ExchangeType.headers_asked` if there are such; none if the message has none."""
+        return (self.properties.headers or {}) if self._headers is None else self._headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,8 @@ class ExchangeIndex(Protocol):
     def varies(self) -> bool:
         """False if the same routing keys always lead to the same destinations until a binding changes.
 
-        Such a route is kept for many messages, and their properties are not there. Read once for each exchange.
+        Such a route is kept for many messages, and their properties are not there, but for the headers that
+        `ExchangeType.headers_asked` names: messages that differ in these may part ways. Read once for each exchange.
         """
 
     def bind(self, binding: Binding) -> None:
@@ -120,6 +127,13 @@ class ExchangeType(ABC):
         The answer depends on nothing else, so that a binding is refused or taken by all nodes alike.
         """
         return None
+
+    def headers_asked(self, arguments: Table) -> Collection[str]:
+        """Return the names of the headers that routes depend on, besides the routing keys; by default none.
+
+        arguments: those of the exchange.   An index that varies is given all headers, whatever this says.
+        """
+        return ()
 
     @abstractmethod
     def index(self, arguments: Table, surroundings: Surroundings) -> ExchangeIndex:

@@ -218,7 +218,10 @@ class Router:
             selected = False
             index = visited.index
             if isinstance(index, GuardedIndex):
-                for kind, destination in index.route(Message(routing_keys, content, self._types.decode)):
+                asked = headers if index.headers_asked else None
+                for kind, destination in index.route(
+                    Message(routing_keys, content, self._types.decode, asked)
+                ):
                     if kind == "exchange":
                         selected = True
                         following.append(destination)

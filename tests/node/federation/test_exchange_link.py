@@ -6,6 +6,7 @@ from node.amqp.field_table import Field
 from node.amqp.methods import BasicConsume, ExchangeDelete, QueueDelete, QueueUnbind
 from node.amqp.properties import Properties
 from node.catalogue.commands import ClearParameter, ClearPolicy, DeleteExchange
+from node.federation.hops import exchange_entry, prepended
 from tests.kit.world import Received
 from tests.node.federation.sites import Site, Sites
 
@@ -101,6 +102,21 @@ def test_message_comes_with_its_way() -> None:
             ("vhost", b"/"),
         ]
     ]
+    assert up.count("federation: x -> down") == 0
+
+
+def test_one_that_has_come_too_far_is_left_out_of_a_run() -> None:
+    """Messages of one read that differ in where they have been part ways upstream; the others keep their order."""
+    sites, up, down = pair()
+    router = up.world.broker.vhosts["/"].router
+    assert not router.varies("x")
+    assert set(router.headers_asked("x")) == {b"x-received-from"}
+    for number in range(20):
+        way = exchange_entry("amqp://far", "x", "far", "/", redelivered=False)
+        headers = prepended(None, "x-received-from", way) if number % 5 == 0 else None
+        publish(up, "a", str(number).encode(), headers=headers)
+    sites.settle()
+    assert [each.body for each in messages(down)] == [str(n).encode() for n in range(20) if n % 5]
     assert up.count("federation: x -> down") == 0
 
 

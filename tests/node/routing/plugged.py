@@ -1,6 +1,6 @@
 """A plug-in for tests, whose exchange types do what a test tells them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from node.amqp.field_table import Table
 from node.catalogue.records import Binding
@@ -32,16 +32,24 @@ class EachIndex:
 
 
 class Each(ExchangeType):
-    """A type whose indexes are `EachIndex`; it refuses the exchange argument and the key `no`."""
+    """A type whose indexes are `EachIndex`; it refuses the exchange argument and the key `no`.
+
+    asks: the headers that it states; an exchange argument `raise-names` has it raise instead.
+    """
 
     name = "x-each"
     description = "to all bindings"
 
     def __init__(
-        self, told: Callable[[Message], None] = lambda message: None, *, varies: bool = True
+        self,
+        told: Callable[[Message], None] = lambda message: None,
+        *,
+        varies: bool = True,
+        asks: Collection[str] = (),
     ) -> None:
         self._told = told
         self._varies = varies
+        self._asks = asks
         self.indexes: list[EachIndex] = []
         self.surroundings: list[Surroundings] = []
 
@@ -50,6 +58,11 @@ class Each(ExchangeType):
 
     def check_binding(self, routing_key: str, arguments: Table) -> str | None:
         return "no such binding" if routing_key == "no" else None
+
+    def headers_asked(self, arguments: Table) -> Collection[str]:
+        if "raise-names" in arguments:
+            raise ValueError("names")
+        return self._asks
 
     def index(self, arguments: Table, surroundings: Surroundings) -> ExchangeIndex:
         if "raise" in arguments:

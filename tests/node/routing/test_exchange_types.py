@@ -44,6 +44,23 @@ def test_a_type_routes_by_its_bindings() -> None:
     assert not index(registry(Each(varies=False))).varies
 
 
+def test_a_type_states_the_headers_on_which_its_routes_depend() -> None:
+    """One that varies is given all headers, so its names do not matter."""
+    asks = ("h", "é")
+    assert set(index(registry(Each(varies=False, asks=asks))).headers_asked) == {b"h", "é".encode()}
+    assert not index(registry(Each(varies=True, asks=asks))).headers_asked
+    assert not index(registry(Each(varies=False))).headers_asked
+
+
+def test_a_type_that_cannot_tell_its_headers_routes_nothing() -> None:
+    failures: list[Failure] = []
+    found = index(registry(Each(varies=False), failures=failures), {"raise-names": long(1)})
+    assert refused(found, FAILED)
+    assert found.varies
+    assert not found.headers_asked
+    assert [failure.action for failure in failures] == ["make an index for exchange 'e' in vhost '/'"]
+
+
 def test_declarations_are_checked_by_the_type() -> None:
     types = registry(Each())
     types.check_exchange("x-each", {})
@@ -210,3 +227,17 @@ def test_properties_are_decoded_once_and_only_if_asked_for() -> None:
     assert message.headers == {"h": long(1)}
     assert decoded == [b"frames"]
     assert Message(["k"]).headers == {}
+
+
+def test_known_headers_spare_the_decoding() -> None:
+    decoded: list[bytes] = []
+
+    def decode(content: bytes) -> Properties:
+        decoded.append(content)
+        return Properties(message_id="m", headers={"h": long(1), "i": long(2)})
+
+    message = Message(["k"], b"frames", decode, {"h": long(1)})
+    assert message.headers == {"h": long(1)}
+    assert decoded == []
+    assert message.properties.message_id == "m"
+    assert Message(["k"], b"frames", decode, {}).headers == {}

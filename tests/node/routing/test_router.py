@@ -408,6 +408,23 @@ def test_a_plugins_route_by_keys_alone_does_not_vary() -> None:
     assert not r.varies("x")
 
 
+def test_the_headers_that_a_plugin_asks_for_are_told_and_given_to_it() -> None:
+    """Also through another exchange; a plug-in that asks for none has those of the content."""
+    given: list[Table] = []
+    r = plugged_router(Each(lambda message: given.append(message.headers), varies=False, asks=("h",)), "q")
+    r.bind(to_exchange("x", "p", "k"))
+    r.bind(to_queue("p", "q"))
+    assert set(r.headers_asked("p")) == set(r.headers_asked("x")) == {b"h"}
+    assert not r.varies("x")
+    assert r.route("x", ["k"], {"h": long(1)}) == ["q"]
+    assert r.route("x", ["k"], {}) == ["q"]
+    assert given == [{"h": long(1)}, {}]
+    plain = plugged_router(Each(lambda message: given.append(message.headers), varies=False))
+    assert not plain.headers_asked("p")
+    plain.route("p", ["k"], {"h": long(1)})
+    assert given[-1] == {}
+
+
 def test_loops_through_plugins_end() -> None:
     r = plugged_router(Each())
     r.bind(to_exchange("p", "x"))
