@@ -10,7 +10,13 @@ from typing import Final
 
 from node.amqp.field_table import Table
 from node.amqp.properties import decode_properties, encode_properties
-from node.amqp_client.contents import encoded_fields, raw_properties, with_headers, with_properties
+from node.amqp_client.contents import (
+    PROPERTIES_AT,
+    encoded_fields,
+    raw_properties,
+    with_headers,
+    with_properties,
+)
 
 KEPT_MAX: Final = 32
 """The most properties whose rewritten form is kept; then all are forgotten."""
@@ -48,11 +54,20 @@ class ContentRewriter:
         Raises: ProtocolError for properties that are not well-formed.
         """
         found: list[bytes | None] = []
-        kept = self._kept
+        append, kept = found.append, self._kept
+        before: bytes | None = None
+        after: bytes | None = b""
+        end = 0
         for content in contents:
-            raw = raw_properties(content)
-            new = kept[raw] if raw in kept else self._rewritten(raw)
-            found.append(None if new is None else with_properties(content, new))
+            if before is None or not content.startswith(before):
+                # The header frame has its own size, the size of the body and the properties: messages that begin
+                # with the same octets up to its last property begin alike when they are rewritten.
+                raw = raw_properties(content)
+                end = PROPERTIES_AT + len(raw)
+                before = content[:end]
+                new = kept[raw] if raw in kept else self._rewritten(raw)
+                after = None if new is None else with_properties(before, new)
+            append(None if after is None else after + content[end:])
         return found
 
     def _rewritten(self, raw: bytes) -> bytes | None:
