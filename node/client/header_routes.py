@@ -1,15 +1,17 @@
 """The targets of publishes whose headers decide where they go, remembered by the octets of their properties.
 
+Messages with none of the headers have the same targets, whatever else is among their properties.
 A route whose exchanges look at headers has one `HeaderRoutes`. It is valid as long as the route is.
 Source: docs/internals/message.md.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.amqp.properties import Traits
+from node.client.holding import held_or
 from node.queue.alike import headers_in, stretches
 from node.queue.content import chosen_headers
 from node.queue.intake import Targets
@@ -26,6 +28,9 @@ LOOKED_UP_MAX: Final = 16
 """The cost of looking up targets between two looks at the clock: 1 each, and more for long properties and for exchanges
 that look at many headers.
 """
+
+HITS_PER_LOOK_UP: Final = 32
+"""So many messages without the headers that are asked for cost what one look-up does."""
 
 _COST_BYTES: Final = 512
 _COST_NAMES: Final = 64
@@ -50,17 +55,37 @@ class HeaderRoutes:
     """The targets of one route's messages.
 
     asked: the names of the headers that decide.   find: returns the queues for some headers; it is given a content
-        with them, too. It may raise ProtocolError.
+        with them, too. It may raise ProtocolError.   live: all queues of the vhost within reach, by name: some of
+        those that are found may hold messages until a time.
     traits, envelope: of the last messages, used again while the traits stay the same.
     """
 
-    __slots__ = ("_asked", "_find", "_known", "_last", "_names", "_queues", "envelope", "traits")
+    __slots__ = (
+        "_asked",
+        "_find",
+        "_known",
+        "_last",
+        "_live",
+        "_names",
+        "_queues",
+        "_without",
+        "envelope",
+        "traits",
+    )
 
-    def __init__(self, asked: Collection[bytes], find: Callable[[Table, bytes], Sequence[LiveQueue]]) -> None:
+    def __init__(
+        self,
+        asked: Collection[bytes],
+        find: Callable[[Table, bytes], Sequence[LiveQueue]],
+        live: Mapping[str, LiveQueue],
+    ) -> None:
         self._asked = asked
         self._names = tuple(sorted(asked)) if len(asked) <= NAMES_MAX else None
         self._find = find
+        self._live = live
         self._known: dict[bytes, Targets] = {}
+        self._without: Targets | None = None
+        """The targets of messages with none of the headers; None: not known, or a queue among them holds messages."""
         self._last: Targets | None = None
         self._queues: Sequence[LiveQueue] = ()  # of the last targets
         self.traits: Traits | None = None
@@ -72,38 +97,63 @@ class HeaderRoutes:
         Raises: ProtocolError if the first one cannot be routed.
         """
         found: list[Part] = []
-        left = LOOKED_UP_MAX
+        left = LOOKED_UP_MAX * HITS_PER_LOOK_UP
         end = first + AT_ONCE_MAX
+        last: Targets | None = None
+        last_from = last_to = first
         for octets, start, stop in stretches(contents, first):
             targets = self._known.get(octets)
             if targets is None:
                 if left <= 0:
                     break
-                left -= 1 + len(octets) // _COST_BYTES + len(self._asked) // _COST_NAMES
-                try:
-                    targets = self._look_up(octets, contents[start])
-                except ProtocolError:
-                    if found:
+                has_none = self._has_none(octets)
+                if has_none and self._without is not None:
+                    targets = self._without
+                    left -= 1 + len(octets) // _COST_BYTES
+                else:
+                    cost = 1 + len(octets) // _COST_BYTES + len(self._asked) // _COST_NAMES
+                    left -= cost * HITS_PER_LOOK_UP
+                    try:
+                        targets = self._look_up(octets, contents[start], has_none=has_none)
+                    except ProtocolError:
+                        if last is None:
+                            raise
                         break  # those before it are published first
-                    raise
-            if found and found[-1].targets is targets:
-                found[-1] = found[-1]._replace(stop=stop)
-            else:
-                found.append(Part(targets, start, stop))
+            if targets is not last:
+                if last is not None:
+                    found.append(Part(last, last_from, start))
+                last, last_from = targets, start
+            last_to = stop
             if stop >= end:
                 break
+        if last is not None:
+            found.append(Part(last, last_from, last_to))
         return found
 
-    def _look_up(self, octets: bytes, content: bytes) -> Targets:
+    def _has_none(self, octets: bytes) -> bool:
+        """True if properties have surely none of the headers, as none of their names is among the octets."""
+        if self._names is None:
+            return False
+        for name in self._names:  # noqa: SIM110 - a generator costs as much as the search
+            if name in octets:
+                return False
+        return True
+
+    def _look_up(self, octets: bytes, content: bytes, *, has_none: bool) -> Targets:
         names = self._names
         headers = chosen_headers(content, self._asked) if names is None else headers_in(octets, names)
         queues = self._find(headers, content)
+        holds_some = any(queue.settings.hold_until_header is not None for queue in queues)
+        if holds_some:
+            queues = held_or(self._live, queues, content)
         targets = self._last
         if targets is None or queues != self._queues:
             # Else messages for the same queues stay together, whatever else is in their headers.
             targets = self._last = Targets(queues)
             self._queues = queues
-        if len(octets) <= KNOWN_MAX_BYTES:
+        if has_none and not holds_some:
+            self._without = targets
+        elif len(octets) <= KNOWN_MAX_BYTES:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[octets] = targets

@@ -20,7 +20,6 @@ from node.catalogue.access import check_resource, check_topic, check_user_id
 from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.names import not_found, resource
 from node.client.header_routes import HeaderRoutes
-from node.client.holding import held_or
 from node.client.interception import AT_ONCE_MAX, InterceptedChannel, Publishing
 from node.client.reply_to import is_reply_name
 from node.client.series import Address
@@ -266,7 +265,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
 def _held_route(channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]") -> Route:
     """Return the route to queues of which some hold messages until a time in their headers."""
     live = channel.vhost.queues
-    by_headers = HeaderRoutes((), lambda _, content: held_or(live, queues, content))
+    by_headers = HeaderRoutes((), lambda _, content: queues, live)
     return Route(channel, publish, (), looks_at_each=True, by_headers=by_headers)
 
 
@@ -274,10 +273,9 @@ def _by_headers(channel: "Channel", exchange: str, key: str, asked: Collection[b
     broker, vhost, keys, live = channel.broker, channel.connection.vhost, (key,), channel.vhost.queues
 
     def find(headers: Table, content: bytes) -> "Sequence[LiveQueue]":
-        queues = broker.route(vhost, exchange, keys, headers, content)
-        return held_or(live, queues, content)
+        return broker.route(vhost, exchange, keys, headers, content)
 
-    return HeaderRoutes(asked, find)
+    return HeaderRoutes(asked, find, live)
 
 
 def check_not_immediate(publish: BasicPublish) -> None:

@@ -8,7 +8,14 @@ from node.amqp.field_table import Field, Table, long, longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import BasicAck, BasicPublish, ConfirmSelect, ExchangeDeclare, QueueBind, QueueDeclare
 from node.amqp.properties import Properties
-from node.client.header_routes import AT_ONCE_MAX, KNOWN_MAX, LOOKED_UP_MAX, HeaderRoutes, Part
+from node.client.header_routes import (
+    AT_ONCE_MAX,
+    HITS_PER_LOOK_UP,
+    KNOWN_MAX,
+    LOOKED_UP_MAX,
+    HeaderRoutes,
+    Part,
+)
 from node.queue.content import properties_of
 from node.queue.queue import Queue
 from tests.kit.messages import bodies_of, content
@@ -25,7 +32,7 @@ class Lookups:
             client.ask(1, QueueDeclare(queue=name))
         self.queues: dict[str, Queue] = {name: world.queue(name) for name in ("a", "b")}
         self.count = 0
-        self.routes = HeaderRoutes({b"h"}, self.find)
+        self.routes = HeaderRoutes({b"h"}, self.find, world.broker.vhosts["/"].queues)
 
     def find(self, headers: Table, content: bytes) -> list[Queue]:
         self.count += 1
@@ -63,6 +70,48 @@ def test_other_properties_with_the_same_targets_stay_together() -> None:
     lookups = Lookups()
     assert lookups.parts(headed("a1", "a2", "a3", "b")) == [(["a"], 0, 3), (["b"], 3, 4)]
     assert lookups.count == 4
+
+
+def named(count: int, **more: object) -> list[bytes]:
+    """Return messages with ids of their own."""
+    return [
+        content(b"m", properties=Properties(message_id=f"{number}", **more))  # type: ignore[arg-type]
+        for number in range(count)
+    ]
+
+
+def test_messages_without_the_headers_are_looked_up_once() -> None:
+    """Whatever else they have; one whose octets have the name elsewhere, as `other` has, is looked up."""
+    lookups = Lookups()
+    few = named(3)
+    assert lookups.parts(few) == [([], 0, 3)]
+    assert lookups.count == 1
+    other = named(3, type="h")
+    assert lookups.parts([*few, *other, *headed("a"), *few]) == [([], 0, 6), (["a"], 6, 7), ([], 7, 10)]
+    assert lookups.count == 5
+
+
+def test_messages_without_the_headers_cost_little_of_what_is_done_at_once() -> None:
+    """So many as cost what the look-ups do."""
+    lookups = Lookups()
+    contents = named(1000)
+    lookups.parts(contents[:1])
+    assert lookups.parts(contents) == [([], 0, LOOKED_UP_MAX * HITS_PER_LOOK_UP)]
+    assert lookups.count == 1
+
+
+def test_messages_without_the_headers_are_looked_at_where_a_queue_holds_some() -> None:
+    """One that a queue holds until a time goes elsewhere than the others, though none has the headers asked for."""
+    client = client_with_colours()
+    client.ask(1, QueueDeclare(queue="late", arguments={"x-hold-until-header": longstr("eta")}))
+    client.ask(1, QueueBind(queue="late", exchange="x", arguments={"x-match": longstr("all")}))
+    world = client.world
+    held = Properties(headers={"eta": Field("d", world.now + world.broker.epoch_s + 60)})
+    sent = [Properties(message_id="1"), Properties(message_id="2"), held, Properties(message_id="3")]
+    client.feed(b"".join(frames(b"%d" % at, each) for at, each in enumerate(sent)))
+    world.settle()
+    runs = world.queue("late").backlog.in_memory(0)
+    assert [body for run in runs for body in bodies_of(run)] == [b"0", b"1", b"3"]
 
 
 def test_a_bounded_number_is_looked_up_at_once() -> None:
