@@ -11,7 +11,7 @@ Source: RabbitMQ 3.10.8, `rabbit_exchange_type_consistent_hash`, and live; docs/
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import accumulate
 from typing import Final
 
@@ -47,7 +47,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 class ConsistentHashIndex:
     """The destinations of an exchange, with their weights.
 
-    value_of: returns the part of a message that is hashed.   varies: it is not the routing key.
+    value_of: returns the part of a message that is hashed.   varies: it is neither the routing key nor a header.
     """
 
     def __init__(self, value_of: Callable[[Message], Term], *, varies: bool) -> None:
@@ -145,12 +145,19 @@ class ConsistentHash(ExchangeType):
             return f"The binding key must be at most {WEIGHT_MAX}"
         return None
 
+    def headers_asked(self, arguments: Table) -> Collection[str]:
+        """Return the name of the header that is hashed, if there is one."""
+        header = arguments.get(HASH_HEADER)
+        if header is None or not isinstance(header.value, bytes):
+            return ()
+        return (header.value.decode("utf-8", "surrogateescape"),)
+
     def index(self, arguments: Table, surroundings: Surroundings) -> ExchangeIndex:
         """Return an index without bindings."""
         if (header := arguments.get(HASH_HEADER)) is not None:
             assert isinstance(header.value, bytes)
             name = header.value.decode("utf-8", "surrogateescape")
-            return ConsistentHashIndex(lambda message: _header(message, name), varies=True)
+            return ConsistentHashIndex(lambda message: _header(message, name), varies=False)
         if (asked := arguments.get(HASH_PROPERTY)) is not None:
             assert isinstance(asked.value, bytes)
             return ConsistentHashIndex(_PROPERTIES[asked.value.decode()], varies=True)

@@ -125,6 +125,25 @@ def test_a_property_decides_for_each_message() -> None:
     assert all(count % 2 == 0 for count in found.values())
 
 
+def test_a_header_decides_for_each_message() -> None:
+    """Messages of one read part ways by it, and those without it go together, whatever ids they have."""
+    world, client = plugged()
+    declare(client, "h", "x-consistent-hash", "abc", "1", hash_header="h")
+    assert not world.broker.vhosts["/"].router.varies("h")
+    for number in range(30):
+        for mark in "12":
+            properties = Properties(headers={"h": longstr(str(number))}, message_id=mark)
+            client.publish(1, "k", b"m", exchange="h", properties=properties)
+    found = counts(world)
+    assert sum(found.values()) == 60
+    assert len(found) == 3
+    assert all(count % 2 == 0 for count in found.values())
+    for number in range(10):
+        client.publish(1, "k", b"m", exchange="h", properties=Properties(message_id=str(number)))
+    now = counts(world)
+    assert sorted(now[name] - found[name] for name in now) == [0, 0, 10]
+
+
 def test_keys_alone_give_a_route_that_is_kept() -> None:
     """Messages of one run with one key stay together, as by a direct exchange, and are not looked at one by one."""
     world, client = plugged()

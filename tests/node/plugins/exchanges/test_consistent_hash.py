@@ -92,10 +92,14 @@ def test_the_largest_weights_cost_no_memory() -> None:
     assert ConsistentHash().check_binding(str(WEIGHT_MAX), {}) is None
 
 
-def test_only_a_route_by_keys_is_the_same_for_each_message() -> None:
+def test_only_a_route_by_a_property_varies() -> None:
+    """A header that is hashed is told beforehand."""
+    type_ = ConsistentHash()
+    header, property_ = {"hash-header": longstr("h")}, {"hash-property": longstr("message_id")}
     assert not index().varies
-    assert index(arguments={"hash-header": longstr("h")}).varies
-    assert index(arguments={"hash-property": longstr("message_id")}).varies
+    assert not index(arguments=header).varies
+    assert index(arguments=property_).varies
+    assert [list(type_.headers_asked(arguments)) for arguments in ({}, header, property_)] == [[], ["h"], []]
 
 
 def test_arguments_of_other_types_are_refused() -> None:
