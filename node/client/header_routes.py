@@ -24,6 +24,12 @@ KNOWN_MAX: Final = 512
 KNOWN_MAX_BYTES: Final = 512
 """The longest properties whose targets are remembered: a route keeps at most a quarter of a megabyte of them."""
 
+ROOM_BYTES: Final = 1024 * 1024
+"""The memory for all that the routes of one connection remember: with many routing keys it has thousands of routes."""
+
+_ENTRY_BYTES: Final = 150
+"""The memory for properties that are remembered, besides their octets."""
+
 LOOKED_UP_MAX: Final = 16
 """The cost of looking up targets between two looks at the clock: 1 each, and more for long properties and for exchanges
 that look at many headers.
@@ -51,12 +57,26 @@ class Part(NamedTuple):
     stop: int
 
 
+class Room:
+    """The memory that routes of one connection share for what they remember, in bytes.   left: what is free."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = ROOM_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """True if the longest properties have no place."""
+        return self.left < KNOWN_MAX_BYTES + _ENTRY_BYTES
+
+
 class HeaderRoutes:
     """The targets of one route's messages.
 
     asked: the names of the headers that decide.   find: returns the queues for some headers; it is given a content
         with them, too. It may raise ProtocolError.   live: all queues of the vhost within reach, by name: some of
-        those that are found may hold messages until a time.
+        those that are found may hold messages until a time.   room: for what is remembered.
     traits, envelope: of the last messages, used again while the traits stay the same.
     """
 
@@ -68,6 +88,8 @@ class HeaderRoutes:
         "_live",
         "_names",
         "_queues",
+        "_room",
+        "_taken",
         "_without",
         "envelope",
         "traits",
@@ -78,11 +100,14 @@ class HeaderRoutes:
         asked: Collection[bytes],
         find: Callable[[Table, bytes], Sequence[LiveQueue]],
         live: Mapping[str, LiveQueue],
+        room: Room,
     ) -> None:
         self._asked = asked
         self._names = tuple(sorted(asked)) if len(asked) <= NAMES_MAX else None
         self._find = find
         self._live = live
+        self._room = room
+        self._taken = 0
         self._known: dict[bytes, Targets] = {}
         self._without: Targets | None = None
         """The targets of messages with none of the headers; None: not known, or a queue among them holds messages."""
@@ -154,7 +179,17 @@ class HeaderRoutes:
         if has_none and not holds_some:
             self._without = targets
         elif len(octets) <= KNOWN_MAX_BYTES:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            self._known[octets] = targets
+            self._remember(octets, targets)
         return targets
+
+    def _remember(self, octets: bytes, targets: Targets) -> None:
+        """Remember the targets of properties, unless other routes of the connection have taken all of the room."""
+        room, size = self._room, len(octets) + _ENTRY_BYTES
+        if len(self._known) >= KNOWN_MAX or room.left < size:
+            self._known.clear()
+            room.left += self._taken
+            self._taken = 0
+        if room.left >= size:
+            room.left -= size
+            self._taken += size
+            self._known[octets] = targets

@@ -19,7 +19,7 @@ from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
 from node.catalogue.access import check_resource, check_topic, check_user_id
 from node.catalogue.exchange_queues import is_exchange_queue
 from node.catalogue.names import not_found, resource
-from node.client.header_routes import HeaderRoutes
+from node.client.header_routes import HeaderRoutes, Room
 from node.client.interception import AT_ONCE_MAX, InterceptedChannel, Publishing
 from node.client.reply_to import is_reply_name
 from node.client.series import Address
@@ -125,6 +125,7 @@ class Routes:
         self._addresses: dict[tuple[int, bool], dict[bytes, Address]] = {}
         """The addresses of routes that series may have, by channel and by whether messages are persistent."""
         self._targets: dict[str, Target] = {}
+        self._room = Room()
         self._version = -1
 
     def find(self, method_frame: bytes, version: int) -> Route | None:
@@ -176,11 +177,11 @@ class Routes:
 
     def open(self, channel: "Channel", publish: BasicPublish, method_frame: bytes) -> Route:
         """Open a route and remember it; see `open_route`."""
-        route = open_route(channel, publish, self._targets)
+        if len(self._routes) >= ROUTES_MAX or self._room.is_full:
+            self.clear()
+        route = open_route(channel, publish, self._targets, self._room)
         if channel.broker.interceptors:
             _intercept(route, channel)
-        if len(self._routes) >= ROUTES_MAX:
-            self.clear()
         self._routes[method_frame] = route
         return route
 
@@ -191,6 +192,7 @@ class Routes:
         """Forget all routes, as a channel was closed: each route belongs to a channel."""
         self._routes.clear()
         self._addresses.clear()
+        self._room = Room()
 
 
 def _address_of(route: Route) -> Address | None:
@@ -225,10 +227,10 @@ def _intercept(route: Route, channel: "Channel") -> None:
     )
 
 
-def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Target]) -> Route:
+def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Target], room: Room) -> Route:
     """Check a publish as far as its method goes, and route it.
 
-    targets: the exchanges that were checked before, to be added to.
+    targets: the exchanges that were checked before, to be added to.   room: for what routes by headers remember.
     Raises: ProtocolError, of connection scope for `immediate`, else of channel scope.
     """
     vhost, name, key = channel.connection.vhost, publish.exchange, publish.routing_key
@@ -239,7 +241,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
     if not name:
         queue = None if is_exchange_queue(key) else channel.broker.vhosts[vhost].queues.get(key)
         if queue is not None and queue.settings.hold_until_header is not None:
-            return _held_route(channel, publish, (queue,))
+            return _held_route(channel, publish, (queue,), room)
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
     if target.is_topic:  # 6
         if (rights := channel.connection.rights) is not None:
@@ -247,7 +249,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
         else:
             check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
     if target.headers_asked or target.varies:
-        by_headers = None if target.varies else _by_headers(channel, name, key, target.headers_asked)
+        by_headers = None if target.varies else _by_headers(channel, name, key, target.headers_asked, room)
         return Route(
             channel,
             publish,
@@ -258,24 +260,28 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
         )
     queues = channel.broker.route(vhost, name, (key,), None)
     if any(queue.settings.hold_until_header is not None for queue in queues):
-        return _held_route(channel, publish, queues)
+        return _held_route(channel, publish, queues, room)
     return Route(channel, publish, queues, looks_at_each=False)
 
 
-def _held_route(channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]") -> Route:
+def _held_route(
+    channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]", room: Room
+) -> Route:
     """Return the route to queues of which some hold messages until a time in their headers."""
     live = channel.vhost.queues
-    by_headers = HeaderRoutes((), lambda _, content: queues, live)
+    by_headers = HeaderRoutes((), lambda _, content: queues, live, room)
     return Route(channel, publish, (), looks_at_each=True, by_headers=by_headers)
 
 
-def _by_headers(channel: "Channel", exchange: str, key: str, asked: Collection[bytes]) -> HeaderRoutes:
+def _by_headers(
+    channel: "Channel", exchange: str, key: str, asked: Collection[bytes], room: Room
+) -> HeaderRoutes:
     broker, vhost, keys, live = channel.broker, channel.connection.vhost, (key,), channel.vhost.queues
 
     def find(headers: Table, content: bytes) -> "Sequence[LiveQueue]":
         return broker.route(vhost, exchange, keys, headers, content)
 
-    return HeaderRoutes(asked, find, live)
+    return HeaderRoutes(asked, find, live, room)
 
 
 def check_not_immediate(publish: BasicPublish) -> None:

@@ -13,8 +13,10 @@ from node.client.header_routes import (
     HITS_PER_LOOK_UP,
     KNOWN_MAX,
     LOOKED_UP_MAX,
+    ROOM_BYTES,
     HeaderRoutes,
     Part,
+    Room,
 )
 from node.queue.content import properties_of
 from node.queue.queue import Queue
@@ -25,14 +27,14 @@ from tests.kit.world import Client, World, check_invariants
 class Lookups:
     """Targets by the header `h`: a queue for each value, no queue without it, an error for the value "bad"."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None) -> None:
         world = World()
         client = world.client()
         for name in ("a", "b"):
             client.ask(1, QueueDeclare(queue=name))
         self.queues: dict[str, Queue] = {name: world.queue(name) for name in ("a", "b")}
         self.count = 0
-        self.routes = HeaderRoutes({b"h"}, self.find, world.broker.vhosts["/"].queues)
+        self.routes = HeaderRoutes({b"h"}, self.find, world.broker.vhosts["/"].queues, room or Room())
 
     def find(self, headers: Table, content: bytes) -> list[Queue]:
         self.count += 1
@@ -157,6 +159,42 @@ def test_what_is_remembered_is_bounded() -> None:
     before = lookups.count
     lookups.parts(contents[:1])
     assert lookups.count == before + 1
+
+
+def test_routes_of_a_connection_share_a_room_for_what_they_remember() -> None:
+    """One that fills up starts over; where others have it all, each message is looked up."""
+    room = Room()
+    first, second, third = Lookups(room), Lookups(room), Lookups(room)
+    room.left = 3000
+    contents = headed(*(f"a{number}" for number in range(50)))
+    for lookups in (first, second):
+        at = 0
+        while at < len(contents):
+            at = lookups.parts(contents, at)[-1][2]
+        assert lookups.count == 50
+        assert 0 <= sum(len(octets) for octets in lookups.routes._known) + room.left <= 3000
+    room.left = 0
+    for _ in range(3):
+        assert third.parts(contents[:1]) == [(["a"], 0, 1)]
+    assert third.count == 3
+    assert room.is_full
+
+
+def test_a_connection_forgets_its_routes_when_they_remember_too_much() -> None:
+    """Routes of many keys take no more than the room of one connection."""
+    client = client_with_colours()
+    routes = client.connection._routes
+    for key in range(20):
+        for number in range(KNOWN_MAX):
+            colour = Properties(headers={"colour": longstr(f"{number:0400}")})
+            method = method_frame(1, BasicPublish(exchange="x", routing_key=f"{key}"))
+            client.feed(method + content(b"m", frame_max=131_072, properties=colour))
+        assert 0 <= routes._room.left <= ROOM_BYTES
+    kept = [each.by_headers for each in routes._routes.values() if each.by_headers is not None]
+    octets = [len(known) for each in kept for known in each._known]
+    assert len(octets) >= KNOWN_MAX
+    assert sum(octets) <= ROOM_BYTES
+    assert len(kept) < 20
 
 
 # --- on a channel -------------------------------------------------------------------------------------------
