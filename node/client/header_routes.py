@@ -38,6 +38,9 @@ that look at many headers.
 HITS_PER_LOOK_UP: Final = 32
 """So many messages without the headers that are asked for cost what one look-up does."""
 
+_ALIKE_PER_LOOK_UP: Final = 4
+"""So many messages whose headers are those of the last look-up cost what one look-up does."""
+
 _COST_BYTES: Final = 512
 _COST_NAMES: Final = 64
 """The bytes of properties, and the names of headers, that make a look-up twice as long."""
@@ -83,6 +86,7 @@ class HeaderRoutes:
     __slots__ = (
         "_asked",
         "_find",
+        "_headers",
         "_known",
         "_last",
         "_live",
@@ -112,6 +116,8 @@ class HeaderRoutes:
         self._without: Targets | None = None
         """The targets of messages with none of the headers; None: not known, or a queue among them holds messages."""
         self._last: Targets | None = None
+        self._headers: Table | None = None
+        """The headers of the last look-up; None: there was none, or its targets depend on more than these."""
         self._queues: Sequence[LiveQueue] = ()  # of the last targets
         self.traits: Traits | None = None
         self.envelope: Envelope | None = None
@@ -137,13 +143,13 @@ class HeaderRoutes:
                     left -= 1 + len(octets) // _COST_BYTES
                 else:
                     cost = 1 + len(octets) // _COST_BYTES + len(self._asked) // _COST_NAMES
-                    left -= cost * HITS_PER_LOOK_UP
                     try:
-                        targets = self._look_up(octets, contents[start], has_none=has_none)
+                        targets, is_known = self._look_up(octets, contents[start], has_none=has_none)
                     except ProtocolError:
                         if last is None:
                             raise
                         break  # those before it are published first
+                    left -= cost * HITS_PER_LOOK_UP // (_ALIKE_PER_LOOK_UP if is_known else 1)
             if targets is not last:
                 if last is not None:
                     found.append(Part(last, last_from, start))
@@ -164,32 +170,36 @@ class HeaderRoutes:
                 return False
         return True
 
-    def _look_up(self, octets: bytes, content: bytes, *, has_none: bool) -> Targets:
+    def _look_up(self, octets: bytes, content: bytes, *, has_none: bool) -> tuple[Targets, bool]:
+        """Return the targets of properties, and whether they were known by the headers."""
         names = self._names
         headers = chosen_headers(content, self._asked) if names is None else headers_in(octets, names)
-        queues = self._find(headers, content)
-        holds_some = any(queue.settings.hold_until_header is not None for queue in queues)
-        if holds_some:
-            queues = held_or(self._live, queues, content)
-        targets = self._last
-        if targets is None or queues != self._queues:
-            # Else messages for the same queues stay together, whatever else is in their headers.
-            targets = self._last = Targets(queues)
-            self._queues = queues
+        targets, is_known = self._last, headers == self._headers
+        holds_some = False
+        if not is_known or targets is None:
+            queues = self._find(headers, content)
+            holds_some = any(queue.settings.hold_until_header is not None for queue in queues)
+            if holds_some:
+                queues = held_or(self._live, queues, content)
+            self._headers = None if holds_some else headers
+            if targets is None or queues != self._queues:
+                # Else messages for the same queues stay together, whatever else is in their headers.
+                targets = self._last = Targets(queues)
+                self._queues = queues
         if has_none and not holds_some:
             self._without = targets
-        elif len(octets) <= KNOWN_MAX_BYTES:
-            self._remember(octets, targets)
-        return targets
+        elif (size := len(octets)) <= KNOWN_MAX_BYTES:
+            room = self._room
+            if len(self._known) >= KNOWN_MAX or room.left < size + _ENTRY_BYTES:
+                self._forget()
+            if room.left >= size + _ENTRY_BYTES:
+                room.left -= size + _ENTRY_BYTES
+                self._taken += size + _ENTRY_BYTES
+                self._known[octets] = targets
+        return targets, is_known
 
-    def _remember(self, octets: bytes, targets: Targets) -> None:
-        """Remember the targets of properties, unless other routes of the connection have taken all of the room."""
-        room, size = self._room, len(octets) + _ENTRY_BYTES
-        if len(self._known) >= KNOWN_MAX or room.left < size:
-            self._known.clear()
-            room.left += self._taken
-            self._taken = 0
-        if room.left >= size:
-            room.left -= size
-            self._taken += size
-            self._known[octets] = targets
+    def _forget(self) -> None:
+        """Forget the properties that are known, as there are too many, or other routes need the room."""
+        self._known.clear()
+        self._room.left += self._taken
+        self._taken = 0
