@@ -26,7 +26,9 @@ def send(sensor: str) -> None:
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"sensor {sensor}", clean_session=False)
     client.username_pw_set("guest", "guest")
     confirmed = threading.Semaphore(0)
-    client.on_publish = lambda *_: confirmed.release()  # also for what was published before there was a connection
+    client.on_publish = lambda *_: (
+        confirmed.release()
+    )  # also for what was published before there was a connection
     client.connect_async(*BROKER)
     client.loop_start()  # a thread of paho's, which connects again and again
     lines = [line.strip() for line in sys.stdin]
