@@ -326,6 +326,8 @@ def _commit() -> str:
 
 def run_inside(options: argparse.Namespace) -> int:
     """Run where both sites are reached whatever is cut.   Returns: the exit code."""
+    # All processes may get it: `_wait_for` makes one SIGINT of it, and a second one would end the account.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     kinds, gaps = kinds_of(options.kinds), []
     if NEEDS_NETEM in kinds and not _can_delay():
         kinds = tuple(kind for kind in kinds if kind != NEEDS_NETEM)
