@@ -56,7 +56,7 @@ def test_a_run_is_rewritten_as_each_of_its_messages_alone() -> None:
 
 
 def test_malformed_properties_in_a_run_are_a_fault() -> None:
-    """It is found behind messages that are well-formed, and of their length."""
+    """The fault is found behind messages that are well-formed and as long."""
     fine = _content(Properties(headers={"gone": longstr("")}))
     at = fine.index(b"gone") - 1
     bad = fine[:at] + b"\xff" + fine[at + 1 :]

@@ -409,7 +409,7 @@ def test_a_plugins_route_by_keys_alone_does_not_vary() -> None:
 
 
 def test_the_headers_that_a_plugin_asks_for_are_told_and_given_to_it() -> None:
-    """Also through another exchange; a plug-in that asks for none has those of the content."""
+    """A plug-in gets them through another exchange, too; one that asks for none has those of the content."""
     given: list[Table] = []
     r = plugged_router(Each(lambda message: given.append(message.headers), varies=False, asks=("h",)), "q")
     r.bind(to_exchange("x", "p", "k"))
