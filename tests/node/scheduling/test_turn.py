@@ -49,8 +49,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     client = world.client()
     assert isinstance(client.ask(1, QueueDeclare(queue="q")), QueueDeclareOk)
     assert client.ask(1, ExchangeDeclare(exchange="x", type="headers")) == ExchangeDeclareOk()
-    binding = QueueBind(queue="q", exchange="x", arguments={"k": longstr("v")})
-    assert client.ask(1, binding) == QueueBindOk()
+    for arguments in ({"k": longstr("v")}, {"n": longstr("")}):  # so that routes depend on both headers
+        assert client.ask(1, QueueBind(queue="q", exchange="x", arguments=arguments)) == QueueBindOk()
     client.lose()
     world.settle()
     return world
