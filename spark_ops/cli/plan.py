@@ -1,8 +1,7 @@
 """`spark-ops plan` finds moves that balance a cluster, and writes them as a plan. Nothing is moved.
 
-It balances the loads found in telemetry (ROOT, needs pyarrow), or only the numbers of masters and copies in a
-topology. Spark is started for a window with very many rows that were not rolled up. The exit code is 3 if too little
-telemetry of the window was seen.
+It balances the loads found in telemetry (ROOT, needs Spark), or only the numbers of masters and copies in a topology
+(no Spark). The exit code is 3 if too little telemetry of the window was seen.
 """
 
 import argparse
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="?",
         metavar="ROOT",
-        help="the output directory of `collect` (needs pyarrow and numpy)",
+        help="the output directory of `collect` (needs Spark)",
     )
     add_topology_argument(
         parser,
@@ -169,6 +168,9 @@ def _earlier(root: Path, cluster: str) -> "Learned | None":
 def _from_telemetry(arguments: argparse.Namespace, now: float) -> ClusterRows:
     """Return the cluster with its loads. Raises: OpsError."""
     from spark_ops.jobs.engine import EngineError
+    from spark_ops.jobs.loads import cluster_rows
+    from spark_ops.jobs.rollup_store import rows_to_read
+    from spark_ops.jobs.session import session
     from spark_ops.jobs.topology_snapshots import TopologyMissing
 
     root: Path = arguments.root
@@ -176,39 +178,18 @@ def _from_telemetry(arguments: argparse.Namespace, now: float) -> ClusterRows:
         raise OpsError(f"{root} is not a directory: give the --out directory of `collect`")
     since = now - seconds(arguments.window)
     try:
-        found = _loads(root.absolute(), since, now, arguments.cluster)
-        _check_age(found, now, seconds(arguments.max_age))
-        return found
+        kinds: tuple[RollupKind, ...] = ("queue", "node")
+        rows = sum(rows_to_read(root.absolute(), kind, since, now) for kind in kinds)
+        with session("spark-ops plan", rows_hint=rows) as spark:
+            found = cluster_rows(spark, root, since=since, until=now, now=now, cluster=arguments.cluster)
+            _check_age(found, now, seconds(arguments.max_age))
+            return found
     except EngineError as error:
         raise OpsError(str(error), EX_ENGINE) from None
     except TopologyMissing as error:
         raise OpsError(f"{root}: {error}", EX_UNKNOWN) from None
     except (FileNotFoundError, ValueError) as error:
         raise OpsError(f"{root}: {error}", EX_UNKNOWN) from None
-
-
-def _loads(root: Path, since: float, now: float, cluster: str | None) -> ClusterRows:
-    """Return the cluster with its loads. They are computed without Spark if possible, unless `spark-submit` runs this.
-
-    Raises: EngineError, TopologyMissing, FileNotFoundError, OSError, ValueError.
-    """
-    from spark_ops.jobs.engine import packages
-    from spark_ops.jobs.session import is_submitted, session
-
-    packages("pyarrow", "numpy")
-    if not is_submitted():
-        from spark_ops.jobs.array_loads import array_cluster_rows
-
-        found = array_cluster_rows(root, since=since, until=now, now=now, cluster=cluster)
-        if found is not None:
-            return found
-    from spark_ops.jobs.loads import cluster_rows
-    from spark_ops.jobs.rollup_store import rows_to_read
-
-    kinds: tuple[RollupKind, ...] = ("queue", "node")
-    rows = sum(rows_to_read(root, kind, since, now) for kind in kinds)
-    with session("spark-ops plan", rows_hint=rows) as spark:
-        return cluster_rows(spark, root, since=since, until=now, now=now, cluster=cluster)
 
 
 def _check_age(rows: ClusterRows, now: float, age_max_s: float) -> None:

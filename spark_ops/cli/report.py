@@ -165,7 +165,6 @@ def _from_root(
     Raises: OpsError.
     """
     from spark_ops.health.document import health_document
-    from spark_ops.jobs.array_loads import array_cluster_rows
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.health import choose_window, files_of, judge_empty, judge_window
     from spark_ops.jobs.load_check import load_check
@@ -192,9 +191,7 @@ def _from_root(
                 health = health_document(judged, now)
             model = load_check(spark, root, window, files)
             if done is not None:
-                span = {"since": since, "until": end, "now": now}
-                rows = None if is_submitted() else array_cluster_rows(root, **span, cluster=cluster)
-                rows = rows or cluster_rows(spark, root, **span, cluster=cluster)
+                rows = cluster_rows(spark, root, since=since, until=end, now=now, cluster=cluster)
                 after = after_plan.compare(done, rows, created=str(iso(now)))
                 print(write(arguments.plan.with_suffix(".after.json"), _json(after)))
                 if (outcome := outcome_of(after)) is not None:

@@ -6,19 +6,19 @@ plan does not depend on how the telemetry was partitioned.
 Source: spark §3.1, §6.8.
 """
 
+import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_ops.jobs.damaged_files import without_damaged
-from spark_ops.jobs.node_load import NodeLoad, cores, coverage, cpu_known, rows_at, whole, with_base
 from spark_ops.jobs.reading import read
 from spark_ops.jobs.rollup import added
 from spark_ops.jobs.rollup_store import Hours, hours
 from spark_ops.jobs.topology_snapshots import Snapshot, latest
-from spark_ops.planning.rows import ClusterRows, QueueRow
+from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
 from spark_ops.planning.topology import rows_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 TAU_S: Final = 6 * 3600
 """The time constant of the weighted mean in seconds: a value of this age has the weight 1/e."""
 SHARE: Final = 0.95
+CPU_DIGITS: Final = 4
+"""The number of decimals to which cores are rounded; bytes are rounded to integers."""
 FRESH_MS: Final = 600_000
 """A mirror's lag is used only if its row is at most this old, in ms."""
 MOVES_S: Final = 86_400
@@ -34,9 +36,8 @@ MOVES_S: Final = 86_400
 
 _STATE: Final = ("publishers_on", "consumers_on", "msg_bytes")
 """The fields of a queue's last row that the driver needs. The whole row has a histogram, too."""
-WEIGHT: Final = 10_000
-"""The weight of a value whose age is 0."""
-GREATEST: Final = 10**13
+_WEIGHT: Final = 10_000
+_GREATEST: Final = 10**13
 """Greater values are reduced to this one, so that weighted sums over a week fit into 64 bits."""
 
 
@@ -69,7 +70,7 @@ def _cluster_rows(
     spark: "SparkSession", root: Path, *, since: float, until: float, now: float, cluster: str | None
 ) -> ClusterRows:
     snapshot = latest(root, cluster=cluster, until=max(now, until))
-    placed = rows_of(snapshot.document, now=now, known_hash=snapshot.topology_hash)
+    placed = rows_of(snapshot.document, now=now)
     queue_hours = _only(hours(spark, root, "queue", since=since, until=until), snapshot.cluster)
     node_hours = _only(hours(spark, root, "node", since=since, until=until), snapshot.cluster)
     moved = _moves(spark, root, snapshot.cluster, until)
@@ -82,30 +83,22 @@ def _cluster_rows(
         if name in by_name:
             loaded[name] = _with_loads(by_name[name], load, moved.get(name, 0.0))
             seen[name] = tuple(sys.intern(node) for node in load["seen"])
-    names = [each.name for each in fields(NodeLoad)]
-    nodes = {
-        row["node"]: NodeLoad(**{name: row[name] for name in names})
-        for row in _rows(_node_loads(node_hours.frame, queue_hours.frame, until))
-    }
-    begin = min((node.first_ts / 1000 for node in nodes.values()), default=until)
+    nodes = {row["node"]: row for row in _rows(_node_loads(node_hours.frame, queue_hours.frame, until))}
+    begin = min((row["first_ts"] / 1000 for row in nodes.values()), default=until)
     window = (min(max(since, begin), until), until)
     return replace(
         placed,
         window=window,
         coverage=_coverage(placed, seen, nodes, window),
-        nodes=tuple(with_base(row, nodes.get(row.node)) for row in placed.nodes),
+        nodes=tuple(_with_base(row, nodes.get(row.node)) for row in placed.nodes),
         queues=tuple(
             loaded.get(name) or replace(row, moved_at=moved.get(name, 0.0)) for name, row in by_name.items()
         ),
         facts={
             **placed.facts,
-            **source_facts(
-                snapshot,
-                (*queue_hours.torn, *node_hours.torn),
-                queue_hours.unknown_versions + node_hours.unknown_versions,
-            ),
-            "cpu_known": cpu_known(nodes.values()),
-            "rows_at": rows_at(placed, nodes),
+            **_facts(snapshot, queue_hours, node_hours),
+            "cpu_known": _cpu_known(nodes.values()),
+            "rows_at": _rows_at(placed, nodes),
         },
     )
 
@@ -116,17 +109,35 @@ def _only(rolled: Hours, cluster: str) -> Hours:
     return replace(rolled, frame=rolled.frame.where(F.col("cluster") == cluster))
 
 
-def source_facts(snapshot: Snapshot, torn: Iterable[str], unknown_versions: int) -> dict[str, Any]:
-    """Return facts about the sources of the figures, which the plan records.   torn: files that could not be read.
-
-    unknown_versions: number of rows that were too new.
-    """
+def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
+    """Return facts about the sources of the figures, which the plan records."""
     return {
         "topology_at": snapshot.ts / 1000,
         "topologies_passed": snapshot.passed,
-        "torn": sorted(set(torn)),
-        "unknown_versions": unknown_versions,
+        "torn": sorted({name for each in rolled for name in each.torn}),
+        "unknown_versions": sum(each.unknown_versions for each in rolled),
     }
+
+
+def _cpu_known(nodes: Collection[dict[str, Any]]) -> float | None:
+    """Return the share of the nodes' CPU time that is known to be for queues and their clients; None: it is unknown.
+
+    The remainder is the nodes' own: timers, heartbeats, metadata, management.
+    """
+    whole = sum(node["cpu"] or 0.0 for node in nodes)
+    if not whole or any(node["clients_cpu"] is None for node in nodes):
+        return None
+    own = sum(max(0.0, (node["base_cpu"] or 0.0) - node["clients_cpu"]) for node in nodes)
+    return float(round(1.0 - own / whole, 3))
+
+
+def _rows_at(placed: ClusterRows, nodes: dict[str, dict[str, Any]]) -> float | None:
+    """Return the time of the newest row of the node that is up and has been silent for the longest time, s since 1970.
+
+    A node without any row counts in the coverage alone. Times are those of the nodes' clocks.
+    """
+    known = [nodes[row.node]["last_ts"] / 1000 for row in placed.nodes if row.is_up and row.node in nodes]
+    return min(known, default=None)
 
 
 # --- queues ---
@@ -201,13 +212,13 @@ def _estimates(
     from pyspark.sql import functions as F
 
     age_s = F.greatest(F.lit(float(until)) - F.col("hour") - F.lit(1800.0), F.lit(0.0))
-    weight = F.round(F.exp(-age_s / TAU_S) * WEIGHT).cast("bigint")
-    weighted = by_hour.select(
+    weight = F.round(F.exp(-age_s / TAU_S) * _WEIGHT).cast("bigint")
+    whole = by_hour.select(
         *subject,
         # The weight is at least 1, so that a queue that was last seen a week ago has a load.
         F.greatest(weight, F.lit(1)).alias("weight"),
         *(
-            F.when(value.isNotNull(), F.least(F.round(value), F.lit(GREATEST)).cast("bigint")).alias(name)
+            F.when(value.isNotNull(), F.least(F.round(value), F.lit(_GREATEST)).cast("bigint")).alias(name)
             for name, value in values.items()
         ),
     )
@@ -217,7 +228,7 @@ def _estimates(
         forgetting = F.try_divide(F.sum(F.col(name) * F.col("weight")).cast("double"), weights.cast("double"))
         high = F.percentile(name, F.lit(SHARE))
         made += [F.greatest(forgetting, high).alias(name), high.alias(f"{name}_p95")]
-    return weighted.groupBy(*subject).agg(*made)
+    return whole.groupBy(*subject).agg(*made)
 
 
 def _with_loads(row: QueueRow, load: dict[str, Any], moved_at: float) -> QueueRow:
@@ -229,14 +240,14 @@ def _with_loads(row: QueueRow, load: dict[str, Any], moved_at: float) -> QueueRo
     size = now.get("msg_bytes")
     return replace(
         row,
-        cpu=cores(load["cpu"]),
-        cpu_p95=cores(load["cpu_p95"]),
-        mirror_cpu=cores(load["mirror_cpu"]),
-        in_bytes=whole(load["in_bytes"]),
-        out_bytes=whole(load["out_bytes"]),
-        memory=whole(load["memory"]),
-        disk=whole(load["disk"]),
-        size=whole(size if size is not None else load["disk"]),
+        cpu=_cores(load["cpu"]),
+        cpu_p95=_cores(load["cpu_p95"]),
+        mirror_cpu=_cores(load["mirror_cpu"]),
+        in_bytes=_whole(load["in_bytes"]),
+        out_bytes=_whole(load["out_bytes"]),
+        memory=_whole(load["memory"]),
+        disk=_whole(load["disk"]),
+        size=_whole(size if size is not None else load["disk"]),
         lag=load["lag"] or 0,
         clients=dict(sorted(clients.items())),
         moved_at=moved_at,
@@ -311,6 +322,25 @@ def _rest(whole: "Column", queues: str) -> "Column":
     return F.when(rest.isNotNull(), F.greatest(rest, F.lit(0.0)))
 
 
+def _with_base(row: NodeRow, load: dict[str, Any] | None) -> NodeRow:
+    if load is None:
+        return row
+    now = load["now"]
+    hints = dict(now["capacity_hints"] or ())
+    free = (now["disk_free"] or 0) - (now["disk_limit"] or 0)
+    return replace(
+        row,
+        cores=hints.get("cpu_millicores", 1000)
+        / 1000,  # a broker is one event loop, so it uses at most one core
+        memory=_whole(now["mem_limit"]),
+        disk=max(0.0, _whole(free + (load["queues_disk"] or 0))),
+        fds=_whole(now["fd_limit"]),
+        base_cpu=_cores(load["base_cpu"]),
+        base_memory=_whole(load["base_memory"]),
+        base_fds=_whole(load["base_fds"]),
+    )
+
+
 # --- the rest ---
 
 
@@ -328,17 +358,36 @@ def _moves(spark: "SparkSession", root: Path, cluster: str, until: float) -> dic
 def _coverage(
     placed: ClusterRows,
     seen_on: dict[tuple[str, str], tuple[str, ...]],
-    nodes: dict[str, NodeLoad],
+    nodes: dict[str, dict[str, Any]],
     window: tuple[float, float],
 ) -> float:
-    """Return the coverage.   seen_on: the nodes with rows of each queue."""
+    """Return the share of the time with rows of live nodes, times the share of their copies with rows.
+
+    seen_on: the nodes with rows of each queue.
+    """
     up = {row.node for row in placed.nodes if row.is_up}
+    length_ms = (window[1] - window[0]) * 1000
+    if not up or length_ms <= 0:
+        return 0.0
+    told = sum(min(1.0, nodes[node]["covered_ms"] / length_ms) for node in sorted(up & nodes.keys())) / len(
+        up
+    )
     copies = {(row.vhost, row.queue): up & set(row.ring) for row in placed.queues}
+    wanted = sum(len(ring) for ring in copies.values())
     seen = sum(len(ring.intersection(seen_on[queue])) for queue, ring in copies.items() if queue in seen_on)
-    return coverage(up, (seen, sum(len(ring) for ring in copies.values())), nodes, window)
+    share: float = told * (seen / wanted if wanted else 1.0)
+    return math.floor(share * 10_000) / 10_000
 
 
 def _rows(frame: "DataFrame") -> Iterator[dict[str, Any]]:
     """Yield the rows of a result by Arrow: a million rows take seconds, not minutes. Maps become lists of pairs."""
     for batch in frame.toArrow().to_batches():
         yield from batch.to_pylist()
+
+
+def _cores(us_per_s: float | None) -> float:
+    return round((us_per_s or 0.0) / 1e6, CPU_DIGITS)
+
+
+def _whole(value: float | None) -> float:
+    return float(round(value or 0.0))

@@ -65,19 +65,6 @@ class Hours:
     computed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The files that a rollup of some hours is read from.
-
-    stored: valid rollups, by the hour's begin in s since 1970.   raw: the raw files of the other hours.   torn: as in
-    `Found`.
-    """
-
-    stored: dict[int, Path]
-    raw: tuple[HourFiles, ...]
-    torn: tuple[str, ...]
-
-
 def kind_of(kind: RollupKind) -> str:
     """Return the name of a kind's rollups in paths."""
     return f"rollup1h-{kind}"
@@ -224,43 +211,31 @@ def _keep(root: Path, kind: RollupKind, hour: HourFiles, inputs: str, scratch: P
     return int(footer.num_rows)
 
 
-def sources(root: Path, kind: RollupKind, since: float, until: float) -> Sources:
-    """Return what the rollup of [since, until) is read from, s since 1970.
-
-    An hour that is only partly in the range has to be computed from its raw rows, if they still exist.
-    Raises: FileNotFoundError if the root is no directory; OSError.
-    """
-    raw = find(root, kind, since, until)
-    there = stored(root, kind, since, until)
-    valid: dict[int, Path] = {}
-    compute: list[HourFiles] = []
-    for hour in raw.hours:
-        is_whole = since <= hour.hour_s and hour.hour_s + HOUR_S <= until
-        path, inputs = there.pop(hour.hour_s, (None, ""))
-        if path is not None and is_whole and inputs == inputs_hash(root, hour):
-            valid[hour.hour_s] = path
-        else:
-            compute.append(hour)
-    valid |= {hour_s: path for hour_s, (path, _) in there.items()}  # their raw rows are no longer kept
-    return Sources(valid, tuple(compute), raw.torn)
-
-
 def hours(spark: "SparkSession", root: Path, kind: RollupKind, *, since: float, until: float) -> Hours:
     """Return the rollup of [since, until), s since 1970: stored hours if they are valid, else computed from raw rows.
 
     An hour that is only partly in the range is computed from its raw rows, if they still exist. Nothing is written.
     """
     root = root.absolute()
-    own = sources(root, kind, since, until)
-    fresh, compute = list(own.stored.values()), own.raw
+    raw = find(root, kind, since, until)
+    there = stored(root, kind, since, until)
+    fresh, compute = [], []
+    for hour in raw.hours:
+        is_whole = since <= hour.hour_s and hour.hour_s + HOUR_S <= until
+        path, inputs = there.pop(hour.hour_s, (None, ""))
+        if path is not None and is_whole and inputs == inputs_hash(root, hour):
+            fresh.append(path)
+        else:
+            compute.append(hour)
+    fresh += [path for path, _ in there.values()]  # hours whose raw rows are no longer kept
     unknown = 0
     frames = [load(spark, fresh, rollup_schema(spark, kind))] if fresh else []
     if compute or not fresh:
-        reading = read(spark, root, kind, since=since, until=until, found=Found(compute, own.torn))
+        reading = read(spark, root, kind, since=since, until=until, found=Found(tuple(compute), raw.torn))
         unknown = reading.unknown_versions
         frames.append(rollup(reading.frame, kind, rows_hint=reading.rows))
     frame = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
-    return Hours(frame, own.torn, unknown, len(fresh) + len(compute), len(compute))
+    return Hours(frame, raw.torn, unknown, len(fresh) + len(compute), len(compute))
 
 
 _SCHEMAS: "dict[RollupKind, StructType]" = {}

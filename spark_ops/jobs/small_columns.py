@@ -127,10 +127,8 @@ class Groups:
     def _of(self, how: np.ufunc, column: Numbers, where: Bools | None) -> Numbers:
         known = column.known if where is None else column.known & where
         values = column.values if column.values.dtype != np.bool_ else column.values.astype(np.int64)
-        if len(self.starts) == self.size:  # each row is a group
-            return Numbers(np.where(known, values, values.dtype.type(0)), known)
-        if known.all():
-            return Numbers(how.reduceat(values, self.starts), np.ones(len(self.starts), dtype=np.bool_))
+        if not self.size:
+            return Numbers(values[:0], known[:0])
         found = self.any(known)
         made = how.reduceat(np.where(known, values, _neutral(how, values.dtype)), self.starts)
         return Numbers(np.where(found, made, 0), found)

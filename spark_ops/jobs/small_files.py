@@ -39,7 +39,7 @@ class _Known:
         key = (path, kind, tuple(wanted.names), status.st_size, status.st_mtime_ns)
         found = self._tables.get(key)
         if found is None:
-            found = self._tables[key] = rows_of_file(path, wanted)
+            found = self._tables[key] = _read(path, wanted)
             self.size_bytes += found.nbytes
             while self.size_bytes > KNOWN_BYTES and len(self._tables) > 1:
                 self.size_bytes -= self._tables.popitem(last=False)[1].nbytes
@@ -50,16 +50,12 @@ class _Known:
 _KNOWN: Final = _Known()
 
 
-def rows_of_file(path: Path, wanted: "pa.Schema") -> "pa.Table":
-    """Return the columns of a schema; those that the file lacks are null. Columns of dictionaries are read as such.
-
-    Raises: OSError; pyarrow.ArrowException if the file cannot be read.
-    """
+def _read(path: Path, wanted: "pa.Schema") -> "pa.Table":
+    """Return the columns of a schema; those that the file lacks are null."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
-    encoded = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
-    with ParquetFile(path, page_checksum_verification=True, read_dictionary=encoded) as file:
+    with ParquetFile(path, page_checksum_verification=True) as file:
         there = set(file.schema_arrow.names)
         table = file.read([name for name in wanted.names if name in there], use_threads=False)
     if table.schema.equals(wanted):

@@ -6,7 +6,7 @@ was made; `spark_ops.planning.state` has the parts that change. Source: spark §
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -128,7 +128,15 @@ def fleet_of(cluster: ClusterRows, settings: Settings, *, now: float) -> Fleet:
         raise SettingsError(
             f"{len(rows)} queues with up to {width} copies are more than can be planned for at once"
         )
-    members, synced, master_at = _placement(rows, at, width)
+    members = np.full((len(rows), width), -1, np.int32)
+    synced = np.zeros((len(rows), width), np.bool_)
+    master_at = np.full(len(rows), -1, np.int32)
+    for place, row in enumerate(rows):
+        order = members_of(row)
+        members[place, : len(order)] = [at[node] for node in order]
+        synced[place, : len(order)] = [node in row.synced for node in order]
+        if row.master:
+            master_at[place] = order.index(row.master)
     why_not = _left_alone(rows, settings, now)
     movable = np.ones(len(rows), np.bool_)
     movable[list(why_not)] = False
@@ -164,30 +172,6 @@ def fleet_of(cluster: ClusterRows, settings: Settings, *, now: float) -> Fleet:
         frozenset(at[node] for node in ram_nodes(cluster) if node in at),
         why_not,
         rows,
-    )
-
-
-def _placement(rows: Sequence[QueueRow], at: Mapping[str, int], width: int) -> tuple[Ints, Bools, Ints]:
-    """Return the columns `members`, `synced` and `master_at`.   at: the places of nodes.   width: of the first two."""
-    places: dict[tuple[str, ...], tuple[int, ...]] = {}
-    marks: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[bool, ...]] = {}
-    members, synced, masters = [], [], []
-    for row in rows:
-        # Many queues have the same nodes, and those of a million are put down in seconds.
-        order = members_of(row)
-        if (own := places.get(order)) is None:
-            own = places[order] = tuple([at[node] for node in order] + [-1] * (width - len(order)))
-        if (marked := marks.get((order, row.synced))) is None:
-            marked = tuple([node in row.synced for node in order] + [False] * (width - len(order)))
-            marks[order, row.synced] = marked
-        members.append(own)
-        synced.append(marked)
-        masters.append(order.index(row.master) if row.master else -1)
-    shape = (len(rows), width)
-    return (
-        np.array(members, np.int32).reshape(shape),
-        np.array(synced, np.bool_).reshape(shape),
-        np.array(masters, np.int32),
     )
 
 

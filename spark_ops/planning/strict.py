@@ -52,11 +52,11 @@ def text(document: dict[str, Any], name: str, *, optional: Literal[True]) -> str
 def text(document: dict[str, Any], name: str, *, optional: bool = False) -> str | None:
     """Return a text of at most `TEXT_MAX` characters; with `optional` None if null or missing. Raises: Malformed."""
     value = document.get(name)
-    if isinstance(value, str) and len(value) <= TEXT_MAX:
-        return value
     if value is None and optional:
         return None
-    raise Malformed(f"{name} is no text of at most {TEXT_MAX} characters")
+    if not isinstance(value, str) or len(value) > TEXT_MAX:
+        raise Malformed(f"{name} is no text of at most {TEXT_MAX} characters")
+    return value
 
 
 def texts(document: dict[str, Any], name: str) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ A node writes it (`GET /api/mirroring/topology`, telemetry's rows of the kind to
 strictly: an invalid one is refused, since moves are planned from it. Source: spark §2.6, §3.1.
 """
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_ops.documents import content_hash
@@ -26,19 +25,17 @@ def parse(data: bytes | str, *, now: float = 0.0) -> ClusterRows:
         raise TopologyError(f"this is no topology: {error}") from error
 
 
-def rows_of(document: Any, *, now: float = 0.0, known_hash: str | None = None) -> ClusterRows:
+def rows_of(document: Any, *, now: float = 0.0) -> ClusterRows:
     """Return a cluster without loads, from a topology document.
 
-    now: seconds since 1970, end of the window.   known_hash: the document's hash, if the caller has computed it.
-    Raises: TopologyError.
+    now: seconds since 1970, end of the window.   Raises: TopologyError.
     """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TopologyError(f"this is no topology: its format is not {FORMAT!r}")
     try:
         nodes = tuple(_node(node) for node in fields_of(document, "nodes"))
         ram = tuple(text(node, "node") for node in fields_of(document, "nodes") if node.get("type") == "ram")
-        known = _Known()
-        queues = tuple(_queue(queue, known) for queue in fields_of(document, "queues"))
+        queues = tuple(_queue(queue) for queue in fields_of(document, "queues"))
         if len({row.node for row in nodes}) != len(nodes):
             raise Malformed("a node comes twice")
         if len({(row.vhost, row.queue) for row in queues}) != len(queues):
@@ -46,7 +43,7 @@ def rows_of(document: Any, *, now: float = 0.0, known_hash: str | None = None) -
         return ClusterRows(
             text(document, "cluster"),
             whole(document, "view_id"),
-            content_hash(document) if known_hash is None else known_hash,
+            content_hash(document),
             (now, now),
             0.0,
             nodes,
@@ -70,38 +67,13 @@ def _node(document: dict[str, Any]) -> NodeRow:
     )
 
 
-@dataclass(slots=True)
-class _Known:
-    """The texts and lists of nodes that were read, each once: many queues have the same, and the document of a million
-    queues has seven million names of nodes."""
-
-    lists: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-
-    def nodes(self, document: dict[str, Any], name: str) -> tuple[str, ...]:
-        """Return a list of names of nodes, the same object for equal lists. Raises: Malformed."""
-        given = document.get(name)
-        try:
-            known = self.lists.get(tuple(given)) if isinstance(given, list) else None
-        except TypeError:  # an item is a list or an object
-            known = None
-        if known is None:
-            checked = tuple(self.word(node) for node in texts(document, name))
-            known = self.lists.setdefault(checked, checked)
-        return known
-
-    def word(self, given: str) -> str:
-        """Return a text, the same object for equal texts."""
-        return self.words.setdefault(given, given)
-
-
-def _queue(document: dict[str, Any], known: _Known) -> QueueRow:
+def _queue(document: dict[str, Any]) -> QueueRow:
     """Return a queue without loads. A queue without a master is never moved. Raises: Malformed."""
-    ring = known.nodes(document, "ring")
+    ring = texts(document, "ring")
     master = text(document, "master", optional=True)
-    synced = known.nodes(document, "synced")
+    synced = texts(document, "synced")
     name = text(document, "queue")
-    members = ring if document.get("members") is None else known.nodes(document, "members")
+    members = ring if document.get("members") is None else texts(document, "members")
     if len(set(ring)) != len(ring) or not set(synced) <= set(ring):
         raise Malformed(
             f"queue {name[:80]!r} has two copies on a node, or a synchronised one that is not there"
@@ -110,19 +82,18 @@ def _queue(document: dict[str, Any], known: _Known) -> QueueRow:
         raise Malformed(f"the ring of queue {name[:80]!r} does not begin with its master")
     if set(members) != set(ring) or len(members) != len(ring):
         raise Malformed(f"members and ring of queue {name[:80]!r} are not the same nodes")
-    policy = text(document, "policy", optional=True)
     return QueueRow(
-        known.word(text(document, "vhost")),
+        text(document, "vhost"),
         name,
         text(document, "uid"),
-        known.word(text(document, "type")),
-        "" if master is None else ring[0],
+        text(document, "type"),
+        master or "",
         ring,
         synced,
         whole(document, "epoch"),
-        None if policy is None else known.word(policy),
+        text(document, "policy", optional=True),
         whole(document, "want_mirrors"),
-        None if document.get("fixed_nodes") is None else known.nodes(document, "fixed_nodes"),
+        None if document.get("fixed_nodes") is None else texts(document, "fixed_nodes"),
         flag(document, "exclusive"),
         members=members,
     )

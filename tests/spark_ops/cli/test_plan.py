@@ -225,12 +225,10 @@ def test_show_imports_neither_numpy_nor_spark(made: Path) -> None:
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.spark
 @pytest.mark.slow
-def test_a_plan_from_telemetry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Masters that crowd on one node are promoted on the nodes of their mirrors. No JVM is started."""
-    monkeypatch.setattr("spark_ops.jobs.session.session", None)
+def test_a_plan_from_telemetry(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Masters that crowd on one node are promoted on the nodes of their mirrors."""
     hour_s = 3600
     setup = Setup(
         nodes=3, queues=6, hours=1, interval_s=60, start_s=int(time.time()) // hour_s * hour_s - hour_s
@@ -256,7 +254,6 @@ def test_the_session_is_made_for_the_rows_that_are_read(
         raise EngineError("no Spark")
 
     monkeypatch.setattr("spark_ops.jobs.session.session", session)
-    monkeypatch.setattr("spark_ops.jobs.array_loads.RAW_ROWS_MAX", 10)
     code, _, err = run("plan", tmp_path, "--window", "3h")
     assert (code, err.strip()) == (4, "spark-ops plan: no Spark")
     assert hints == [sum(row["kind"] in ("queue", "node") for row in made)]

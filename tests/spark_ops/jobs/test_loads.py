@@ -1,15 +1,13 @@
-"""A planner is told placement of the newest snapshot, loads of the window, and what is unknown; with Spark or not."""
+"""A planner is told placement of the newest whole snapshot, loads of the window, and what is unknown."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_ops.jobs import topology_snapshots
-from spark_ops.jobs.array_loads import array_cluster_rows
 from spark_ops.jobs.loads import cluster_rows
 from spark_ops.planning.rows import ClusterRows
 from tests.kit.synthetic.model import MASTER_CPU_US, MIRROR_CPU_US, START_S
@@ -78,25 +76,8 @@ def test_several_clusters(tmp_path: Path) -> None:
 # --- loads ---
 
 
-Loads = Callable[..., ClusterRows]
-
-
-@pytest.fixture(scope="module", params=["columns", pytest.param("spark", marks=pytest.mark.spark)])
-def loads(request: pytest.FixtureRequest) -> Loads:
-    """Both ways to compute loads."""
-    if request.param == "spark":
-        return partial(cluster_rows, request.getfixturevalue("spark"))
-
-    def columns(root: Path, **span: float) -> ClusterRows:
-        found = array_cluster_rows(root, **span)  # type: ignore[arg-type]
-        assert found is not None
-        return found
-
-    return columns
-
-
 @pytest.fixture(scope="module")
-def told(loads: Loads, tmp_path_factory: pytest.TempPathFactory) -> ClusterRows:
+def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> ClusterRows:
     """Give the rows of a healthy cluster, in which a plan moved a master half an hour and a copy ten minutes ago."""
     root = tmp_path_factory.mktemp("root")
     moved = {
@@ -112,9 +93,10 @@ def told(loads: Loads, tmp_path_factory: pytest.TempPathFactory) -> ClusterRows:
     copied = {"seq": 2, "queue": "queue-00004", "event": "plan_step_done", "ts": (UNTIL - 600) * 1000}
     others = [{**moved, "seq": 1, "queue": "queue-00002", "cause": "crash"}, {**moved, **copied}]
     roots.write(root, [*ROWS, moved, *others])
-    return loads(root, since=START_S, until=UNTIL, now=UNTIL)
+    return cluster_rows(spark, root, since=START_S, until=UNTIL, now=UNTIL)
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 def test_loads(told: ClusterRows) -> None:
     """CPU of masters and mirrors, bytes, memory; what is of no queue is the node's; all rounded."""
@@ -145,14 +127,15 @@ def test_loads(told: ClusterRows) -> None:
     }
 
 
+@pytest.mark.spark
 @pytest.mark.slow
-def test_too_little_is_told(loads: Loads, tmp_path: Path, told: ClusterRows) -> None:
+def test_too_little_is_told(spark: Any, tmp_path: Path, told: ClusterRows) -> None:
     """Missing hours and copies lower the coverage; order, files and duplicates change nothing (spark §6.8, §6.18)."""
     lost = [row for row in ROWS if row["node"] != "node2" or row["ts"] < (START_S + 3600) * 1000]
     lost = [row for row in lost if row.get("queue") != "queue-00003"]
     roots.write(tmp_path, reversed(lost))
     roots.write(tmp_path, [row for row in lost if row["seq"] % 3 == 1])
-    got = loads(tmp_path, since=START_S, until=UNTIL, now=UNTIL)
+    got = cluster_rows(spark, tmp_path, since=START_S, until=UNTIL, now=UNTIL)
     assert 0.6 < got.coverage < 0.8
     same = {queue.queue: queue for queue in told.queues}
     for queue in got.queues:
@@ -163,15 +146,16 @@ def test_too_little_is_told(loads: Loads, tmp_path: Path, told: ClusterRows) -> 
             assert (queue.cpu, queue.memory) == (0.0, 0.0)
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 def test_a_clock_that_is_an_hour_ahead_does_not_blind_a_plan(
-    loads: Loads, tmp_path: Path, told: ClusterRows
+    spark: Any, tmp_path: Path, told: ClusterRows
 ) -> None:
     """The hours of a node are those of its clock: its loads are of an hour before, and none is missing."""
     ahead = {"skew_ms": 3_600_000, "skew_err_ms": 2}
     made = [{**row, **ahead, "ts": row["ts"] + 3_600_000} if row["node"] == "node2" else row for row in ROWS]
     roots.write(tmp_path, made)
-    got = loads(tmp_path, since=START_S + 3600, until=UNTIL, now=UNTIL)
+    got = cluster_rows(spark, tmp_path, since=START_S + 3600, until=UNTIL, now=UNTIL)
     assert got.coverage >= 0.98
     same = {queue.queue: queue for queue in told.queues}
     for queue in got.queues:
@@ -179,8 +163,9 @@ def test_a_clock_that_is_an_hour_ahead_does_not_blind_a_plan(
     assert all(node.base_cpu == pytest.approx(0.02, abs=0.01) for node in got.nodes)
 
 
+@pytest.mark.spark
 @pytest.mark.slow
-def test_what_disks_and_clients_cost(loads: Loads, tmp_path: Path, told: ClusterRows) -> None:
+def test_what_disks_and_clients_cost(spark: Any, tmp_path: Path, told: ClusterRows) -> None:
     """The disk's time is the copy's; that of clients is the node's, and known. Older nodes tell neither."""
     rows = []
     for row in ROWS:
@@ -195,7 +180,7 @@ def test_what_disks_and_clients_cost(loads: Loads, tmp_path: Path, told: Cluster
             }
         rows.append({**row, **more})
     roots.write(tmp_path, rows)
-    got = loads(tmp_path, since=START_S, until=UNTIL, now=UNTIL)
+    got = cluster_rows(spark, tmp_path, since=START_S, until=UNTIL, now=UNTIL)
     assert told.facts["cpu_known"] is None
     for now, before in zip(got.queues, told.queues, strict=True):
         assert now.cpu == pytest.approx(1.25 * before.cpu, abs=2e-4)

@@ -62,14 +62,14 @@ def test_what_cannot_be_read_is_left_to_spark(tmp_path: Path) -> None:
 
 def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [path for path in write(tmp_path, rows(SETUP)) if "kind=node" in str(path)]
-    read = small_files.rows_of_file
+    read = small_files._read
     times: Counter[Path] = Counter()
 
     def counted(path: Path, wanted: Any) -> Any:
         times[path] += 1
         return read(path, wanted)
 
-    monkeypatch.setattr(small_files, "rows_of_file", counted)
+    monkeypatch.setattr(small_files, "_read", counted)
     first = tables_of({"node": made}, {"node": NAMES})
     assert tables_of({"node": made}, {"node": NAMES}) == first
     assert set(times.values()) == {1}

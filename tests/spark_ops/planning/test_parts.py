@@ -154,22 +154,6 @@ def test_topologies_that_make_no_sense(path: tuple[str | int, ...], value: Any) 
     assert "\n" not in str(caught.value)
 
 
-def test_queues_with_the_same_nodes_share_their_names() -> None:
-    """A million queues have seven million names of nodes in a document."""
-    one, other = rows_of(json.loads(json.dumps(document_of(_small())))).queues[:2]
-    assert one.master is other.master is one.ring[0]
-    assert one.ring is other.ring is one.members
-
-
-@pytest.mark.parametrize("nodes", ["ab", {"a": 1, "b": 2}, ["a", ["b"]], [["a"], "b"]])
-def test_nodes_that_are_no_list_of_texts(nodes: object) -> None:
-    """A queue before it has the same nodes as a list."""
-    document = document_of(_small())
-    document["queues"][1]["synced"] = nodes
-    with pytest.raises(TopologyError, match="synced is no list of texts"):
-        rows_of(document)
-
-
 def test_a_queue_without_a_master_is_left_alone() -> None:
     """As the broker writes it: copies may be known, nobody leads."""
     document = document_of(_small())
