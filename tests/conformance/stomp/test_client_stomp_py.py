@@ -50,6 +50,11 @@ class Heard(stomp.ConnectionListener):  # type: ignore[misc]
         assert found == kind, (found, headers, body)
         return headers, body
 
+    def until(self, kind: str) -> None:
+        """Wait for an event of that kind, whatever comes before it."""
+        while self.events.get(timeout=TIMEOUT_S * patience())[0] != kind:
+            pass
+
 
 class Client:
     """A connection, and what it hears."""

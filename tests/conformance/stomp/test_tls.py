@@ -110,26 +110,42 @@ def test_a_login_counts_before_a_certificate(tls_server: TlsServer, files: Path)
 # --- stomp.py ---
 
 
-def secured(tls_server: TlsServer, files: Path, version: str, name: str | None) -> tuple[Any, Heard]:
-    """Return a connection of stomp.py over TLS, with the certificate of that name, and what it hears."""
+Secured = Callable[[str, str | None], tuple[Any, Heard]]
+"""Make a connection of stomp.py: `secured("1.2", "ada")` has the certificate of ada."""
+
+
+@pytest.fixture
+def secured(tls_server: TlsServer, files: Path) -> Iterator[Secured]:
+    """Connections of stomp.py over TLS, with a version and a certificate, and what each hears; they end with the test.
+
+    Over TLS stomp.py does not see that a server has ended a connection: its thread then reads the end of the file again
+    and again, without a pause, until it is told to stop.
+    """
+    made: list[tuple[Any, Heard]] = []
     address = ("localhost", tls_server.port)
-    connection = KINDS[version]([address], **connection_options(version))
-    own = (
-        {}
-        if name is None
-        else {"cert_file": str(files / f"{name}.pem"), "key_file": str(files / f"{name}.key")}
-    )
-    connection.set_ssl([address], ca_certs=str(files / "ca.pem"), **own)
-    heard = Heard()
-    connection.set_listener("heard", heard)
-    return connection, heard
+
+    def make(version: str, name: str | None) -> tuple[Any, Heard]:
+        connection = KINDS[version]([address], **connection_options(version))
+        own = (
+            {}
+            if name is None
+            else {"cert_file": str(files / f"{name}.pem"), "key_file": str(files / f"{name}.key")}
+        )
+        connection.set_ssl([address], ca_certs=str(files / "ca.pem"), **own)
+        heard = Heard()
+        connection.set_listener("heard", heard)
+        made.append((connection, heard))
+        return connection, heard
+
+    yield make
+    for connection, heard in made:
+        connection.transport.running = False
+        heard.until("disconnected")
 
 
 @pytest.mark.parametrize("version", KINDS)
-def test_stomp_py_with_a_password(
-    tls_server: TlsServer, files: Path, version: str, name: Callable[[str], str]
-) -> None:
-    connection, heard = secured(tls_server, files, version, None)
+def test_stomp_py_with_a_password(secured: Secured, version: str, name: Callable[[str], str]) -> None:
+    connection, heard = secured(version, None)
     connection.connect("guest", "guest", wait=True)
     destination = f"/queue/{name('q')}"
     connection.subscribe(destination, id="1", ack="auto")
@@ -141,11 +157,9 @@ def test_stomp_py_with_a_password(
 
 
 @pytest.mark.parametrize("version", KINDS)
-def test_stomp_py_with_a_certificate(
-    tls_server: TlsServer, files: Path, version: str, name: Callable[[str], str]
-) -> None:
+def test_stomp_py_with_a_certificate(secured: Secured, version: str, name: Callable[[str], str]) -> None:
     """A client that names no user is the one of its certificate: the node tells of another one in `user-id`."""
-    connection, heard = secured(tls_server, files, version, "ada")
+    connection, heard = secured(version, "ada")
     connection.connect(wait=True)
     destination = f"/queue/{name('q')}"
     connection.subscribe(destination, id="1", ack="auto")
