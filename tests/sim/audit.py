@@ -1,6 +1,7 @@
 """Seeds of a simulator, and the bugs that are put back to see that it finds them."""
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,12 +60,15 @@ def finding_seed(
 ) -> int:
     """The first seed with which a run that has the bug fails in this way: the one that was kept, or another.
 
-    Any change of the product may alter what a seed does. Fails the test if there is none.
+    Any change of the product may alter what a seed does. Another one is told as a warning, for it costs seconds to find
+    it each time. Fails the test if there is none.
     """
     for seed in (kept, *range(tries)):
         try:
             run(seed)
         except error:
+            if seed != kept:
+                warnings.warn(f"seed {kept} does not find it any more, {seed} does: keep that", stacklevel=2)
             return seed
         except AssertionError:
             continue  # an accident of what stands for the bug

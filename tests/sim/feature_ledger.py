@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from node.amqp.field_table import Table
-from tests.sim.mirror_ledger import Ledger, Message, Seen, acknowledged_stays_away
+from tests.sim.mirror_ledger import Ledger, Message, Seen, acknowledged_stays_away, pattern
 from tests.sim.mirror_world import Timeline, Violation
 
 MARGIN_S: Final = 6.0
@@ -93,7 +93,7 @@ class Story(Message):
     @property
     def body(self) -> bytes:
         head = b"%d|%s|" % (self.id, self.kind.encode())
-        return head + bytes((self.id + at) % 251 for at in range(max(0, self.size - len(head))))
+        return head + pattern(self.id, self.size - len(head))
 
 
 def retry_s(count: int) -> float:

@@ -539,12 +539,12 @@ BUGS: dict[str, Any] = {
 }
 
 AUDIT: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
-    "confirm at once": (30, ("crash",), ("plain",)),
+    "confirm at once": (17, ("crash",), ("plain",)),
     "confirm without disk": (97, ("total",), ("plain",)),
-    "no resend": (3, ("crash", "transfer"), ("plain",)),
-    "no deduplication": (3, ("crash", "transfer"), ("plain",)),
-    "not redelivered": (7, ("crash", "transfer"), ("plain",)),
-    "sent again is new": (9, ("ambush",), ("plain",)),
+    "no resend": (6, ("crash", "transfer"), ("plain",)),
+    "no deduplication": (8, ("crash", "transfer"), ("plain",)),
+    "not redelivered": (6, ("crash", "transfer"), ("plain",)),
+    "sent again is new": (17, ("ambush",), ("plain",)),
     "inventory skipped": (0, ("crash",), ("plain",)),
     "senders forgotten": (50, ("crash",), ("plain",)),
     "acks not replicated": (6, ("transfer",), ("plain",)),
@@ -552,8 +552,8 @@ AUDIT: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
     "prefetch not counted anew": (7, ("transfer",), ("plain",)),
     "consumer not reattached": (7, ("transfer",), ("plain",)),
     "remote consumer not reattached": (6, ("transfer",), ("plain",)),
-    "unacked left behind": (0, ("transfer",), ("plain",)),
-    "handover not awaited": (1, ("transfer", "hold"), ("plain",)),
+    "unacked left behind": (6, ("transfer",), ("plain",)),
+    "handover not awaited": (0, ("transfer", "hold"), ("plain",)),
     "synced before disk": (0, ("crash",), ("plain",)),
     "early packets dropped": (1, ("crash",), ("plain",)),
     "questions forgotten": (1, ("transfer", "hold"), ("plain", "purge")),

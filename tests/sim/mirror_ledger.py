@@ -15,6 +15,15 @@ SETTLED_S: Final = 6.0
 """After so long without trouble everybody has heard of an acknowledgement."""
 
 
+_BYTES: Final = bytes(range(251))
+
+
+def pattern(first: int, size: int) -> bytes:
+    """Return so many bytes, each one more than that before it, modulo 251; none if the size is not positive."""
+    begin = first % len(_BYTES)
+    return (_BYTES * (size // len(_BYTES) + 2))[begin : begin + max(0, size)]
+
+
 @dataclass(eq=False)
 class Seen:
     """One delivery.   session: of the client, in which deliveries have one order."""
@@ -52,7 +61,7 @@ class Message:
     def body(self) -> bytes:
         """Return the body that the message must have."""
         head = b"%d|%s|" % (self.id, self.queue.encode())
-        return head + bytes((self.id + at) % 251 for at in range(max(0, self.size - len(head))))
+        return head + pattern(self.id, self.size - len(head))
 
     def __repr__(self) -> str:
         return (

@@ -151,7 +151,7 @@ def test_a_promotion_that_no_policy_wants_is_found() -> None:
     """The simulator of whole brokers excuses what a policy asks for, and nothing else."""
     run = partial(run_seed, seconds=4.0, faults=("crash", "policy"), kinds=("plain",))
     with bug("promote anybody"):
-        seed = finding_seed(run, 40, UnwantedPromotion)
+        seed = finding_seed(run, 14, UnwantedPromotion)
     run(seed)
 
 
