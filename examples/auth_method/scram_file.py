@@ -43,7 +43,7 @@ def _hmac(key: bytes, text: bytes) -> bytes:
 
 
 class Keys(NamedTuple):
-    """What the node knows of a user."""
+    """The keys of one user, by which the node checks a client and shows that it knows them."""
 
     iterations: int
     salt: bytes

@@ -2,6 +2,7 @@
 
 In this order: `http://NAME:PASSWORD@host` in the URL; the line of the host in a file of the form of ~/.netrc
 (FLUFFLE_NETRC, else that one), readable by its owner only; guest, as RabbitMQ's tools do.
+`spark_ops.applying.credentials` does the same for its tool: a broker and spark_ops share no code.
 """
 
 import base64

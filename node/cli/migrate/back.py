@@ -6,14 +6,13 @@ Queues, exchanges and bindings that are at Fluffle alone are made at RabbitMQ, t
 import argparse
 from typing import Final
 
-from node.cli.migrate.carrying import make_user, put_shovels, remove_shovels, shovels_to_put
+from node.cli.migrate.carrying import make_user, remove_shovels, start_shovels
 from node.cli.migrate.command import EX_OK, EX_REFUSED
 from node.cli.migrate.cut_over import objects_to_have
 from node.cli.migrate.failures import MigrateError
 from node.cli.migrate.looking import Session, session
 from node.migrate.history import stage_record
 from node.migrate.move import missing_document
-from node.migrate.tables import counted
 
 SECTIONS: Final = ("exchanges", "queues", "bindings")
 """The sections that are made at RabbitMQ if they are missing. Users and policies are the operator's."""
@@ -48,12 +47,6 @@ def _turn(found: Session) -> int:
         move = found.look()
     is_new = make_user(found, (queue.vhost for queue in move.queues()))
     found.append(*found.samples(move))
-    made = put_shovels(found, shovels_to_put(found, move, is_new))
-    if found.history.stage == "planned":
-        found.append(stage_record("started", "back"))
-    waiting = len(list(move.without_shovel()))
-    print(
-        f"{counted(made, 'shovel')} back made; {counted(waiting, 'queue')} left whose consumers have to leave first"
-    )
+    start_shovels(found, move, is_new=is_new)
     print("next: fluffle migrate cut-over consumers")
     return EX_OK

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from node.cli.migrate.looking import Session
 from node.migrate.clients import MOVER
-from node.migrate.history import shovel_record
+from node.migrate.history import shovel_record, stage_record
 from node.migrate.move import Move
 from node.migrate.percent import encoded
 from node.migrate.shovels import Shovel, is_of_migration, mover_rights
+from node.migrate.tables import counted
 
 
 def make_user(session: Session, vhosts: Iterable[str]) -> bool:
@@ -58,6 +59,20 @@ def shovels_to_put(found: Session, move: Move, is_new: bool) -> list[Shovel]:
     there = set() if is_new else present_shovels(found)
     again = [each for each in move.present_shovels() if (each.vhost, each.name) not in there]
     return [*again, *move.to_begin()]
+
+
+def start_shovels(found: Session, move: Move, *, is_new: bool) -> None:
+    """Make the shovels of the present direction that are missing, and print how many. Raises: ApiFailed; OSError.
+
+    is_new: the shovels' user has another password now.
+    """
+    direction = found.history.direction
+    number = put_shovels(found, shovels_to_put(found, move, is_new))
+    if found.history.stage == "planned":
+        found.append(stage_record("started", direction))
+    made = f"{counted(number, 'shovel')}{' back' if direction == 'back' else ''} made"
+    waiting = counted(len(list(move.without_shovel())), "queue")
+    print(f"{made}; {waiting} left whose consumers have to leave first")
 
 
 def remove_shovels(session: Session, shovels: Iterable[Shovel]) -> int:

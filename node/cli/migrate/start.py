@@ -5,7 +5,7 @@ Every part can be done again, and is: after a failure, after a change at RabbitM
 
 import argparse
 
-from node.cli.migrate.carrying import make_user, put_shovels, remove_shovels, shovels_to_put
+from node.cli.migrate.carrying import make_user, remove_shovels, start_shovels
 from node.cli.migrate.command import EX_OK, EX_REFUSED
 from node.cli.migrate.failures import MigrateError
 from node.cli.migrate.looking import Session, session
@@ -13,7 +13,6 @@ from node.definitions.reading import finish
 from node.migrate.findings import lines
 from node.migrate.history import stage_record
 from node.migrate.plan import Plan, plan
-from node.migrate.tables import counted
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,12 +46,6 @@ def _start(found: Session, made: Plan) -> int:
     is_new = make_user(found, (each.queue.vhost for each in made.queues if each.way != "stays"))
     move = found.look()
     found.append(*found.samples(move))
-    number = put_shovels(found, shovels_to_put(found, move, is_new))
-    if found.history.stage == "planned":
-        found.append(stage_record("started", "out"))
-    waiting = len(list(move.without_shovel()))
-    print(
-        f"{counted(number, 'shovel')} made; {counted(waiting, 'queue')} left whose consumers have to leave first"
-    )
+    start_shovels(found, move, is_new=is_new)
     print("next: fluffle migrate watch; fluffle migrate cut-over consumers")
     return EX_OK

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from node.amqp import methods as m
-from node.amqp.frames import method_frame
 from node.amqp_client.phase import Phase
 from node.catalogue.commands import ClearPolicy, SetGlobalParameter
-from tests.kit.world import Client
+from tests.kit.closing_broker import closes_when_it_opens
 from tests.node.federation.sites import Site, Sites
 
 QUEUE = "federation: x -> down"
@@ -93,33 +92,15 @@ def test_a_restart_while_a_link_changes_leaves_it_running() -> None:
     assert life.link.upstream.expires == 60_000
 
 
-def test_an_upstream_that_closes_with_the_bytes_that_open_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_upstream_that_closes_with_the_bytes_that_open_is_tried_again() -> None:
     """A broker that stops may send `connection.close` right behind `connection.open-ok`."""
     sites, up, down = pair()
-    connect = up.world.connect
-
-    def connect_and_close() -> Client:
-        peer = connect()
-        take = peer.take_raw
-
-        def take_raw() -> bytes:
-            raw = take()
-            is_open = method_frame(0, m.ConnectionOpenOk()) in raw
-            close = m.ConnectionClose(reply_code=320, reply_text="CONNECTION_FORCED - shutdown")
-            return raw + method_frame(0, close) if is_open else raw
-
-        monkeypatch.setattr(peer, "take_raw", take_raw)
-        return peer
-
-    monkeypatch.setattr(up.world, "connect", connect_and_close)
-    up.cut_links()
-    sites.advance(5)
-    (status,) = down.statuses
-    assert status.status == "shutdown"
-    assert "CONNECTION_FORCED" in status.error
-    monkeypatch.setattr(up.world, "connect", connect)
+    with closes_when_it_opens(up.world):
+        up.cut_links()
+        sites.advance(5)
+        (status,) = down.statuses
+        assert status.status == "shutdown"
+        assert "CONNECTION_FORCED" in status.error
     sites.advance(30)
     check_runs(sites, up, down)
 

@@ -8,8 +8,8 @@ from node.amqp.frames import content_frames, method_frame
 from node.amqp.properties import Properties, content_header
 from node.shovels.failure import RESTART
 from node.shovels.session import REFUSED_PAUSE_S
+from tests.kit.closing_broker import TEXT, closes_when_it_opens
 from tests.kit.shovel_world import ShovelScene
-from tests.kit.world import Client
 
 BODIES = [b"%d" % number for number in range(5)]
 
@@ -307,33 +307,14 @@ def test_a_shovel_whose_destination_is_silent_stops_in_time() -> None:
 
 
 @pytest.mark.parametrize("host", ["a", "b"])
-def test_a_broker_that_closes_with_the_bytes_that_open_is_tried_again(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_that_closes_with_the_bytes_that_open_is_tried_again(host: str) -> None:
     """A broker that stops may send `connection.close` right behind `connection.open-ok`."""
     scene = ShovelScene()
     scene.fill(*BODIES)
-    world = scene.worlds[host]
-    connect = world.connect
-
-    def connect_and_close() -> Client:
-        peer = connect()
-        take = peer.take_raw
-
-        def take_raw() -> bytes:
-            raw = take()
-            is_open = method_frame(0, m.ConnectionOpenOk()) in raw
-            close = m.ConnectionClose(reply_code=320, reply_text="CONNECTION_FORCED - shutdown")
-            return raw + method_frame(0, close) if is_open else raw
-
-        monkeypatch.setattr(peer, "take_raw", take_raw)
-        return peer
-
-    monkeypatch.setattr(world, "connect", connect_and_close)
-    life = scene.shovel()
-    assert life.status.state == "terminated"
-    assert "CONNECTION_FORCED - shutdown" in life.status.error
-    monkeypatch.setattr(world, "connect", connect)
+    with closes_when_it_opens(scene.worlds[host]):
+        life = scene.shovel()
+        assert life.status.state == "terminated"
+        assert TEXT in life.status.error
     scene.advance(scene.waits[-1])
     assert life.status.state == "running"
     assert scene.waiting("r", "b") == BODIES
