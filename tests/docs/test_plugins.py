@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,16 @@ from tests.kit.patience import wait_until
 from tests.kit.ports import free_port
 from tests.kit.server_process import ROOT
 
+PIP = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
+
+
+def install(folder: Path, example: str, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+    """Install an example of a plug-in in `site` of a folder.   monkeypatch: this process finds it, too."""
+    shutil.copytree(ROOT / "examples" / example, folder / example)
+    subprocess.run([*PIP, "--target", "site", f"./{example}"], cwd=folder, check=True, timeout=120)
+    if monkeypatch is not None:
+        monkeypatch.syspath_prepend(str(folder / "site"))
+
 
 @pytest.mark.slow
 def test_a_plugin_is_made_installed_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +53,7 @@ def test_a_plugin_is_made_installed_and_used(tmp_path: Path, monkeypatch: pytest
     run("sh", "-ec", page.block("sh", "### 1. Make it"))
     run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "first_bound")
     shutil.rmtree(tmp_path / "first_bound" / "__pycache__", ignore_errors=True)
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
-    run(*pip, "--target", "site", "./first_bound")
+    run(*PIP, "--target", "site", "./first_bound")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     server = FluffleServer({}, plugins=("first_bound",))
     try:
@@ -68,10 +76,7 @@ def test_the_example_of_an_auth_backend_is_installed_and_used(
 ) -> None:
     """The package is installed as any other, and the blocks of the page configure it."""
     page = Page("plugins", {"/etc/fluffle/passwords": f"{tmp_path}/passwords"})
-    shutil.copytree(ROOT / "examples" / "auth_backend", tmp_path / "auth_backend")
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
-    subprocess.run([*pip, "--target", "site", "./auth_backend"], cwd=tmp_path, check=True, timeout=120)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    install(tmp_path, "auth_backend", monkeypatch)
     digest = hashlib.sha256(b"secret").hexdigest()
     (tmp_path / "passwords").write_text(f"ada:{digest}:monitoring\n")
     lines = [line for line in page.block("ini", "## Write an auth backend").splitlines() if line]
@@ -120,10 +125,7 @@ def test_the_example_of_a_method_is_installed_and_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client of MQTT 5.0 proves that it knows the password, and checks that the node knows the user."""
-    shutil.copytree(ROOT / "examples" / "auth_method", tmp_path / "auth_method")
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
-    subprocess.run([*pip, "--target", "site", "./auth_method"], cwd=tmp_path, check=True, timeout=120)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    install(tmp_path, "auth_method", monkeypatch)
     scram_file = importlib.import_module("scram_file")
     (tmp_path / "scram").write_text(scram_file.line_of("ada", scram_file.keys_of("secret", b"salt")) + "\n")
     port, method = free_port(), "SCRAM-SHA-256"
@@ -171,10 +173,7 @@ def test_the_example_of_a_protocol_is_installed_enabled_used_and_disabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plug-in is enabled on a running node; clients are disconnected when it is disabled."""
-    shutil.copytree(ROOT / "examples" / "line_protocol", tmp_path / "line_protocol")
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
-    subprocess.run([*pip, "--target", "site", "./line_protocol"], cwd=tmp_path, check=True, timeout=120)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    install(tmp_path, "line_protocol", monkeypatch)
     port = free_port()
     server = FluffleServer({"plugin.line_protocol.listeners.tcp.default": f"127.0.0.1:{port}"})
     try:
@@ -207,13 +206,16 @@ def test_the_example_of_a_protocol_is_installed_enabled_used_and_disabled(
 
 def _line_client(port: int) -> socket.socket:
     """Connect as soon as the listener is open."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
+
+    def connect() -> socket.socket | None:
         try:
             return socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+            return None
+
+    found = wait_until(connect, "a listener")
+    assert found is not None
+    return found
 
 
 @pytest.mark.slow
@@ -221,9 +223,7 @@ def test_the_example_of_peer_discovery_is_installed_and_forms_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three nodes that know nothing but the file find each other; what they form is one cluster."""
-    shutil.copytree(ROOT / "examples" / "nodes_in_file", tmp_path / "nodes_in_file")
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation")
-    subprocess.run([*pip, "--target", "site", "./nodes_in_file"], cwd=tmp_path, check=True, timeout=120)
+    install(tmp_path, "nodes_in_file")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{tmp_path}/site")
     monkeypatch.setenv("RABBITMQ_ENABLED_PLUGINS", "nodes_in_file")
     page = Page("plugins", {"/etc/fluffle/nodes": f"{tmp_path}/nodes"})
